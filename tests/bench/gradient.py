@@ -171,10 +171,10 @@ class Steps:
 
 def ours(method: str, settings: Any, workdir: Path, request: Json, steps: Steps) -> None:
     """The product's own training, told of each step by what it writes to metrics.jsonl."""
-    from finetune import grpo, loop, reinforce, supervised
+    from finetune import policy, runs, supervised
 
     waited = 0.0
-    inner = loop.Metrics.add
+    inner = runs.Metrics.add
 
     def add(self: Any, row: Json) -> None:
         nonlocal waited
@@ -182,19 +182,15 @@ def ours(method: str, settings: Any, workdir: Path, request: Json, steps: Steps)
         waited += float(row.get("wait_s") or 0)
         steps.add(waited)
 
-    loop.Metrics.add = add  # type: ignore[method-assign]
-    if method == "reinforce":
-        reinforce.train(settings, workdir, request)
-    elif method == "grpo":
-        grpo.train(settings, workdir, request)
-    else:
-        supervised.train(method, settings, workdir, request)
+    runs.Metrics.add = add  # type: ignore[method-assign]
+    train = policy.train if method in ("reinforce", "grpo") else supervised.train
+    train(method, settings, workdir, request)
 
 
 def plain_rows(method: str, settings: Any, workdir: Path, steps: Steps) -> None:
     """transformers' Trainer over the same rows."""
     import torch
-    from finetune import data, losses
+    from finetune import data
     from finetune import model as models
     from transformers import Trainer, TrainerCallback, TrainingArguments
 
@@ -213,9 +209,9 @@ def plain_rows(method: str, settings: Any, workdir: Path, steps: Steps) -> None:
             weight, labels = inputs.pop("weight"), inputs.pop("labels")
             logits = model(**inputs).logits[:, :-1].float()
             nll = torch.nn.functional.cross_entropy(
-                logits.transpose(1, 2), labels[:, 1:], ignore_index=losses.IGNORED, reduction="none"
+                logits.transpose(1, 2), labels[:, 1:], ignore_index=data.IGNORED, reduction="none"
             )
-            each = nll.sum(1) / (labels[:, 1:] != losses.IGNORED).sum(1)
+            each = nll.sum(1) / (labels[:, 1:] != data.IGNORED).sum(1)
             return (weight * each).sum() / weight.sum()
 
     class Watch(TrainerCallback):  # type: ignore[misc, unused-ignore]
@@ -247,8 +243,8 @@ def plain_rows(method: str, settings: Any, workdir: Path, steps: Steps) -> None:
 def plain_reinforce(settings: Any, request: Json, steps: Steps) -> None:
     """Sample all answers of a step in one batch, have them judged, step on -A log p."""
     import torch
-    from finetune import losses
     from finetune import model as models
+    from finetune import rewards
     from finetune.data import chat_prompt
     from finetune.judge import Judge, tasks_of
 
@@ -275,7 +271,7 @@ def plain_reinforce(settings: Any, request: Json, steps: Steps) -> None:
         groups = [(task, texts[i * n : (i + 1) * n]) for i, task in enumerate(chosen)]
         verdicts = judge.judge(groups, at // settings.tasks_per_step + 1)
         advantages = [
-            a or 0.0 for group in verdicts for a in losses.advantages([v.reward for v in group], "leave_one_out")
+            a or 0.0 for group in verdicts for a in rewards.advantages([v.reward for v in group], "leave_one_out")
         ]
         total = out[:, given.shape[1] :].numel()
         model.train()
@@ -295,8 +291,8 @@ def plain_reinforce(settings: Any, request: Json, steps: Steps) -> None:
 
 def plain_grpo(settings: Any, workdir: Path, request: Json, steps: Steps) -> None:
     """TRL's GRPOTrainer with a reward function, as its documentation has it."""
-    from finetune import grpo_trl
-    from finetune import model as models
+    from datasets import Dataset
+    from finetune import policy, runs
     from finetune.judge import Judge, tasks_of
     from transformers import TrainerCallback
     from trl import GRPOTrainer
@@ -316,12 +312,13 @@ def plain_grpo(settings: Any, workdir: Path, request: Json, steps: Steps) -> Non
         def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
             steps.add(judge.waited_s)
 
-    model, tokenizer, _ = models.prepare(settings, lambda text: None)
-    arguments = grpo_trl.arguments(settings, workdir, 1)
+    run = runs.Run("grpo", settings, workdir, {})
+    arguments = policy.arguments(run, len(tasks))
     arguments.save_strategy = "no"
+    rows = [{"prompt": [{"role": "user", "content": task.prompt}], "task": task.id} for task in tasks]
     GRPOTrainer(
-        model=model, reward_funcs=verifierd, args=arguments, train_dataset=grpo_trl.dataset(tasks),
-        processing_class=tokenizer, callbacks=[Watch()],
+        model=run.model, reward_funcs=verifierd, args=arguments, train_dataset=Dataset.from_list(rows),
+        processing_class=run.tokenizer, callbacks=[Watch()],
     ).train()  # fmt: skip
 
 

@@ -24,21 +24,21 @@ SLOW = """#!/bin/sh
 shift 2
 exec "$REAL_PYTHON" -c '
 import os, pathlib, sys, time
-from finetune import loop
+from finetune import runs
 from finetune.__main__ import main
 came = []
-inner = loop.Stop._set
+inner = runs.Stop._set
 def noted(self, number, frame):
     inner(self, number, frame)
     came.append(number)
-loop.Stop._set = noted
+runs.Stop._set = noted
 def progress(now):
     if now == "digest":
         pathlib.Path(os.environ["MARK"]).touch()
         end = time.monotonic() + 200
         while not came and time.monotonic() < end:
             time.sleep(0.02)
-loop.Loop.progress = staticmethod(progress)
+runs.Run.progress = staticmethod(progress)
 sys.exit(main())
 ' "$@"
 """

@@ -19,15 +19,14 @@ from typing import Any
 
 import pytest
 import torch
-from finetune import check, checkpoint, grpo, judge, layout, losses, reinforce, serve, tiny
-from finetune.data import Example
+from finetune import check, checkpoint, judge, layout, policy, serve, supervised, tiny
 from finetune.errors import FAILED, RESUME, SERVICE, TrainError
 from finetune.judge import Judge, Task, Verdict, code_begins, code_token
-from finetune.loop import Loop, Metrics, said_of_memory
 from finetune.model import tokenizer_of
-from finetune.reinforce import Answer
+from finetune.runs import Metrics, Run, said_of_memory
 from finetune.settings import Settings, settings_of
 from transformers import AutoModelForCausalLM, StoppingCriteriaList, Trainer
+from trl import GRPOTrainer
 
 torch.set_num_threads(1)  # a tiny model gains nothing from more, and waits for them where processors are shared
 
@@ -136,6 +135,10 @@ def request(url: str, tasks: int = 2) -> Json:
     }
 
 
+def train(s: Settings, workdir: Path, asked: Json, method: str = "reinforce") -> int:
+    return policy.train(method, s, workdir, asked)
+
+
 def figures(workdir: Path, run: str) -> list[Json]:
     return [json.loads(line) for line in (layout.outputs(workdir, run) / "metrics.jsonl").read_text().splitlines()]
 
@@ -149,8 +152,8 @@ def test_reinforce_raises_the_reward_and_goes_on(model: Path, tmp_path: Path) ->
     daemon = Daemon(share_of_a)
     with served(daemon.handler) as url:
         options: Json = {"epochs": 12, "samples": 16, "learning_rate": 0.05}
-        assert reinforce.train(settings(model, max_steps=2, **options), tmp_path, request(url)) == 0
-        assert reinforce.train(settings(model, run="b", final="b_final", **options), tmp_path, request(url)) == 0
+        assert train(settings(model, max_steps=2, **options), tmp_path, request(url)) == 0
+        assert train(settings(model, run="b", final="b_final", **options), tmp_path, request(url)) == 0
     means = [row["reward_mean"] for row in figures(tmp_path, "b")]
     assert len(means) == 12 and sum(means[-3:]) / 3 > sum(means[:3]) / 3 + 0.05, means
     first = daemon.groups[0]
@@ -164,16 +167,19 @@ class Killed(BaseException):
     """The process ends here, as far as its files can tell."""
 
 
-def signal_at(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, step: int) -> None:
-    """SIGTERM comes when this function is called in this step, just before it does its work."""
+def signal_in(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, at: int) -> list[int]:
+    """SIGTERM comes at this call of a function, just before it does its work; a number for each call."""
     inner = getattr(owner, name)
+    calls: list[int] = []
 
-    def signalled(loop: Loop, *arguments: Any, **more: Any) -> Any:
-        if loop.step == step:
+    def signalled(*given: Any, **more: Any) -> Any:
+        calls.append(len(calls) + 1)
+        if len(calls) == at:
             os.kill(os.getpid(), signal.SIGTERM)
-        return inner(loop, *arguments, **more)
+        return inner(*given, **more)
 
     monkeypatch.setattr(owner, name, signalled)
+    return calls
 
 
 def killed_at_rename(step: str) -> None:
@@ -181,41 +187,52 @@ def killed_at_rename(step: str) -> None:
         raise Killed
 
 
-def test_reinforce_is_exactly_resumed(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stopped while it samples, while it waits for verdicts and after a step, and killed in a save.
+WHERE: dict[str, tuple[Any, str, int, int]] = {  # owner and function, the call that a signal comes at, calls in all
+    "sampling": (StoppingCriteriaList, "__call__", 12, 17),
+    "waiting": (Judge, "_wait", 3, 5),
+    "passes": (Trainer, "training_step", 6, 8),
+    "after": (torch.optim.AdamW, "step", 2, 3),
+}
 
-    The same answers are sampled, the same rewards seen, and the weights at the end are the same to the bit.
+
+@pytest.mark.parametrize("method", ["reinforce", "grpo"])
+def test_a_run_stops_at_once_and_is_exactly_resumed(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """A signal in the second of three steps, over two epochs: nothing of it is learned, and it is drawn again.
+
+    Stopped while it samples, while it waits for verdicts, between two passes and after them, and killed in a save: the
+    same answers are sampled, the same rewards seen, and the weights at the end are the same to the bit.
     """
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    options: Json = {"epochs": 3, "lora_dropout": 0.1}
-    asked: list[list[Json]] = []
-    for workdir in (whole, broken):
-        daemon = Daemon(share_of_a)
-        with served(daemon.handler) as url:
-            if workdir == broken:
-                for owner, name, step in ((reinforce, "sample", 1), (Loop, "take_step", 2)):
-                    signal_at(monkeypatch, owner, name, step)
-                    assert reinforce.train(settings(model, **options), broken, request(url, 4)) == RESUME
-                    monkeypatch.undo()
-                daemon.signals_at = len(daemon.groups)
-                assert reinforce.train(settings(model, **options), broken, request(url, 4)) == RESUME
-                steps = [row["step"] for row in figures(broken, "reinforce")]
-                assert steps == [1, 2, 3], "the step that was under way is not counted"
-                monkeypatch.setattr(Loop, "progress", staticmethod(killed_at_rename))
-                with pytest.raises(Killed):
-                    reinforce.train(settings(model, **options), broken, request(url, 4))
-                monkeypatch.undo()
-            assert reinforce.train(settings(model, **options), workdir, request(url, 4)) == 0
-        asked.append(daemon.groups)
+    s = settings(model, method, epochs=2, batch=2, lora_dropout=0.1)
     kept = ("step", "loss", "rewards", "tokens", "gradient_norm", "learning_rate")
-    rows = [[{name: row[name] for name in kept} for row in figures(at, "reinforce")] for at in (whole, broken)]
-    assert rows[0] == rows[1] and len(rows[0]) == 6
-    assert len({row["loss"] for row in rows[0]}) == 6, "every step learned something of its own"
-    final = [at / "checkpoints/rl_final" / "adapter_model.safetensors" for at in (whole, broken)]
-    assert checkpoint.digest_of(final[0]) == checkpoint.digest_of(final[1])
-    texts = [[json.dumps(group, sort_keys=True) for group in groups] for groups in asked]
-    assert len(texts[0]) == 12 and list(dict.fromkeys(texts[1])) == texts[0], "asked again at most, nothing else asked"
-    assert len(texts[1]) > len(texts[0])
+    asked, rows, final = [], [], []
+    for where in ("whole", *WHERE, "save"):
+        workdir, daemon = tmp_path / where, Daemon(share_of_a)
+        with served(daemon.handler) as url:
+            if where == "save":
+                monkeypatch.setattr(Run, "progress", staticmethod(killed_at_rename))
+                with pytest.raises(Killed):
+                    train(dataclasses.replace(s, save_steps=1), workdir, request(url, 3), method)
+                monkeypatch.undo()
+            elif where in WHERE:
+                owner, name, at, most = WHERE[where]
+                calls = signal_in(monkeypatch, owner, name, at)
+                assert train(s, workdir, request(url, 3), method) == RESUME
+                monkeypatch.undo()
+                step = 2 if where == "after" else 1
+                newest = checkpoint.newest(layout.steps(workdir, method), pytest.fail)
+                assert newest is not None and newest[1]["step"] == step
+                assert [row["step"] for row in figures(workdir, method)] == list(range(1, step + 1))
+                assert len(calls) < most, "it stopped at once"
+            assert train(s, workdir, request(url, 3), method) == 0
+        rows.append([{name: row[name] for name in kept} for row in figures(workdir, method)])
+        groups = [json.dumps(group, sort_keys=True) for group in daemon.groups]
+        asked.append(list(dict.fromkeys(groups)))
+        final.append(checkpoint.digest_of(workdir / "checkpoints/rl_final" / "adapter_model.safetensors"))
+    assert all(one == rows[0] for one in rows) and len({row["gradient_norm"] for row in rows[0]}) == 3
+    assert all(one == asked[0] for one in asked) and len(asked[0]) == 6, "asked again at most, nothing else asked"
+    assert len(set(final)) == 1
 
 
 def test_a_constant_reward_is_counted_over_an_interruption(
@@ -224,39 +241,25 @@ def test_a_constant_reward_is_counted_over_an_interruption(
     daemon = Daemon(lambda text: {"reward": 0.0})
     options: Json = {"epochs": 6, "constant_steps": 3}
     with served(daemon.handler) as url:
-        for step in (1, 2):
-            signal_at(monkeypatch, reinforce, "sample", step)
-            assert reinforce.train(settings(model, **options), tmp_path, request(url)) == RESUME
+        for _ in range(2):  # in the first wait of the second step
+            signal_in(monkeypatch, Judge, "_wait", 3)
+            assert train(settings(model, **options), tmp_path, request(url)) == RESUME
             monkeypatch.undo()
         with pytest.raises(TrainError, match="the reward was constant over every group of 3 steps"):
-            reinforce.train(settings(model, **options), tmp_path, request(url))
+            train(settings(model, **options), tmp_path, request(url))
 
 
-def test_log_probabilities_are_of_the_ids_that_were_sampled(model: Path, tmp_path: Path) -> None:
-    """The coefficients' loss is -A log p / N under the sampling distribution itself."""
-    loop = Loop("reinforce", settings(model), tmp_path, {})
-    prompt = loop.tokenizer("Write relu.")["input_ids"]
-    ((ids, _),) = reinforce.sample(loop, [prompt], settings(model, temperature=0.7))
-    with torch.no_grad():
-        logits = loop.bare(input_ids=torch.tensor([prompt + ids])).logits
-    labels = torch.tensor([[-100] * len(prompt) + ids])
-    nll = losses.token_nll(logits, labels, 0.7)[0, len(prompt) :]
-    expected = -torch.log_softmax(logits[0, len(prompt) - 1 : -1].float() / 0.7, -1)
-    torch.testing.assert_close(nll, expected.gather(1, torch.tensor(ids).unsqueeze(1)).squeeze(1))
-
-
-def test_answers_of_a_batch_are_those_of_their_prompts_alone(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_answers_of_a_batch_are_those_of_their_prompts_alone(model: Path, tmp_path: Path) -> None:
     """Padding changes nothing but a rounding: without luck, prompts of all lengths get the answers they get alone."""
-    loop = Loop("reinforce", settings(model), tmp_path, {})
-    inner = loop.bare.generate
-    monkeypatch.setattr(loop.bare, "generate", lambda **given: inner(**given | {"do_sample": False}))
-    prompts = [loop.tokenizer(text)["input_ids"] for text in ("Write relu.", "x", TEXT, "scaled add\nWrite relu.")]
+    run = Run("reinforce", settings(model), tmp_path, {})
+    url = "http://127.0.0.1:9"
+    trainer = policy.trainer_of(run, Judge(url, "binary", "", "r"), judge.tasks_of(request(url)))
+    trainer.generation_config.do_sample = False
+    prompts = [run.tokenizer(text)["input_ids"] for text in ("Write relu.", "x", TEXT, "scaled add\nWrite.")]
     assert len({len(prompt) for prompt in prompts}) == 4
-    together = reinforce.sample(loop, prompts, settings(model))
-    alone = [reinforce.sample(loop, [prompt], settings(model))[0] for prompt in prompts]
-    assert together == alone and len({tuple(ids) for ids, _ in alone}) > 1
+    together = trainer._generate_single_turn(prompts, None, {}, 4)[0]
+    alone = [trainer._generate_single_turn([prompt], None, {}, 4)[0][0] for prompt in prompts]
+    assert together == alone and len({tuple(ids) for ids in alone}) > 1
 
 
 @pytest.mark.parametrize(("batch", "sizes"), [(64, [12]), (5, [5, 5, 2]), (1, [1] * 12)])
@@ -265,16 +268,16 @@ def test_a_step_is_sampled_in_batches_and_a_task_posted_when_it_is_complete(
 ) -> None:
     daemon = Daemon(share_of_a)
     seen: list[tuple[int, int]] = []
-    inner = reinforce.sample
+    inner = GRPOTrainer._generate_single_turn
 
-    def watched(loop: Loop, prompts: Sequence[list[int]], s: Settings) -> Any:
+    def watched(self: Any, prompts: Sequence[list[int]], *given: Any) -> Any:
         seen.append((len(prompts), len(daemon.groups)))
-        return inner(loop, prompts, s)
+        return inner(self, prompts, *given)
 
-    monkeypatch.setattr(reinforce, "sample", watched)
+    monkeypatch.setattr(GRPOTrainer, "_generate_single_turn", watched)
     s = settings(model, tasks_per_step=3, sampling_batch=batch)
     with served(daemon.handler) as url:
-        assert reinforce.train(s, tmp_path, request(url, 3)) == 0
+        assert train(s, tmp_path, request(url, 3)) == 0
     assert [n for n, _ in seen] == sizes
     assert [posted for _, posted in seen] == [sum(sizes[:i]) // 4 for i in range(len(sizes))]
     assert sorted(group["task"] for group in daemon.groups) == ["sha256:0", "sha256:1", "sha256:2"]
@@ -284,53 +287,39 @@ def test_a_step_is_sampled_in_batches_and_a_task_posted_when_it_is_complete(
 def test_memory_that_runs_out_in_the_sampling_names_its_knob(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(**given: Any) -> None:
+    def full(*given: Any) -> None:
         raise torch.cuda.OutOfMemoryError("CUDA out of memory")
 
-    loop = Loop("reinforce", settings(model), tmp_path, {})
-    monkeypatch.setattr(loop.bare, "generate", full)
+    monkeypatch.setattr(GRPOTrainer, "_generate_single_turn", full)
     with pytest.raises(TrainError, match=r"samples 2 answers at once.*sampling_batch"):
-        reinforce.sample(loop, [[1, 2], [3]], settings(model))
+        train(settings(model, sampling_batch=2), tmp_path, request("http://127.0.0.1:9"))
 
 
 def test_another_methods_settings_do_not_make_another_run(model: Path, tmp_path: Path) -> None:
     """A checkpoint that knows no such setting, or has another, is gone on with; one of the method's own is not."""
-    Loop("sft", settings(model, "sft", run="x", final="x_final"), tmp_path, {}).save_step()
-    Loop("sft", settings(model, "sft", run="x", final="x_final", sampling_batch=3), tmp_path, {})
+
+    def run(method: str, name: str, **more: object) -> Run:
+        return Run(method, settings(model, method, run=name, final=f"{name}_final", **more), tmp_path, {})
+
+    def save(run: Run) -> None:
+        run._save(run.root, layout.step_name(0), lambda d: (d / "weights").touch(), 0, 1)
+
+    save(run("sft", "x"))
+    run("sft", "x", sampling_batch=3)
     manifest = tmp_path / "checkpoints" / "x" / "step-00000000" / "manifest.json"
     document = json.loads(manifest.read_text())
     document["identity"]["settings"]["sampling_batch"] = 7  # as it was written once
     manifest.write_text(json.dumps(document))
-    Loop("sft", settings(model, "sft", run="x", final="x_final"), tmp_path, {})
+    run("sft", "x")
     with pytest.raises(TrainError, match=r"another run.*length"):
-        Loop("sft", settings(model, "sft", run="x", final="x_final", length=64), tmp_path, {})
-    Loop("reinforce", settings(model, run="y", final="y_final"), tmp_path, {}).save_step()
+        run("sft", "x", length=64)
+    del document["identity"]["loop"]
+    manifest.write_text(json.dumps(document))
+    with pytest.raises(TrainError, match=r"another run.*loop: None, now 'trl'"):
+        run("sft", "x")
+    save(run("reinforce", "y"))
     with pytest.raises(TrainError, match=r"another run.*sampling_batch: 64, now 3"):
-        Loop("reinforce", settings(model, run="y", final="y_final", sampling_batch=3), tmp_path, {})
-
-
-def test_a_policy_gradient_may_have_a_loss_of_either_sign(model: Path, tmp_path: Path) -> None:
-    loop = Loop("reinforce", settings(model), tmp_path, {})
-    loop.total = 2
-    prompt = loop.tokenizer("Write relu.")["input_ids"]
-    row = Example([*prompt, 5, 6], len(prompt))
-    losses_seen = [loop.take_step([(row, [0.0] * len(prompt) + [sign] * 2)])["loss"] for sign in (1.0, -1.0)]
-    assert losses_seen[0] > 0 > losses_seen[1], losses_seen
-
-
-def answer(reward: float | None, code: int = 2, cut: bool = False, **parts: float) -> Answer:
-    return Answer([1, 2, 3, 4], 2, code, cut, Verdict(reward, dict(parts), "ok"))
-
-
-def test_coefficients_by_hand(model: Path) -> None:
-    s = settings(model, truncated="mask")
-    rows = reinforce.coefficients([[answer(1.0), answer(0.0), answer(None)]], s, None)
-    assert [c for _, c in rows] == [[0, 0, 0.25, 0.25], [0, 0, -0.25, -0.25]]
-    # What was cut off is no row, and still counts in the baseline.
-    rows = reinforce.coefficients([[answer(1.0), answer(0.0, cut=True)]], s, None)
-    assert [c for _, c in rows] == [[0, 0, 0.5, 0.5]]
-    plain = reinforce.coefficients([[answer(1.0), answer(0.0)]], settings(model, baseline="none"), None)
-    assert [c for _, c in plain] == [[0, 0, 0.25, 0.25]]
+        run("reinforce", "y", sampling_batch=3)
 
 
 def test_the_training_log_has_the_gpus_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -348,13 +337,11 @@ def test_the_training_log_has_the_gpus_memory(monkeypatch: pytest.MonkeyPatch, t
 
 def test_plain_reinforce_learns_from_one_answer_to_each_task(model: Path, tmp_path: Path) -> None:
     """Issue 22, point 6: no baseline, and a group of one is not taken for a constant reward."""
-    rows = reinforce.coefficients([[answer(1.0)], [answer(0.5)]], settings(model, samples=1, baseline="none"), None)
-    assert [c for _, c in rows] == [[0, 0, 0.25, 0.25], [0, 0, 0.125, 0.125]]
     rewards = itertools.cycle((0.2, 0.8))
     daemon = Daemon(lambda text: {"reward": next(rewards)})
     with served(daemon.handler) as url:
         plain = settings(model, samples=1, baseline="none", epochs=5, constant_steps=2)
-        assert reinforce.train(plain, tmp_path, request(url, 4)) == 0
+        assert train(plain, tmp_path, request(url, 4)) == 0
     assert len(daemon.groups) == 20 and all(len(group["candidates"]) == 1 for group in daemon.groups)
     for method in ("reinforce", "grpo"):
         with pytest.raises(TrainError, match="samples = 1 leaves nothing to compare"):
@@ -362,12 +349,17 @@ def test_plain_reinforce_learns_from_one_answer_to_each_task(model: Path, tmp_pa
 
 
 def test_plan_and_code_are_rewarded_apart(model: Path) -> None:
-    group = [answer(0.0, code=3, plan=2.0, code_=1.0), answer(0.0, code=3, plan=0.0, code_=0.0)]
-    for one in group:
-        one.verdict.parts["code"] = one.verdict.parts.pop("code_")
-    rows = reinforce.coefficients([group], settings(model), 0.1)
-    assert rows[0][1] == pytest.approx([0, 0, 0.1 * 2.0 / 4, 1.0 / 4])
-    assert rows[1][1] == pytest.approx([0, 0, -0.1 * 2.0 / 4, -1.0 / 4])
+    """The second group's two answers; the plan is before the code, which the second has from its first token on."""
+    parts: list[Json] = [{}, {}, {"plan": 2.0, "code": 1.0}, {"plan": 0.0, "code": 0.0}]
+    verdicts = [Verdict(0.0, one, "ok") for one in parts]
+    ids = [[1, 2, 3], [1, 2, 3]]
+    s = settings(model, samples=2)
+    rows = policy.by_token(ids, verdicts, [2, 0], 2, s, "leave_one_out", 0.1)
+    assert rows == [pytest.approx([0.2, 0.2, 1.0]), pytest.approx([-1.0, -1.0, -1.0])]
+    up = 0.5 / (0.5**0.5 + 1e-4)
+    rows = policy.by_token(ids, verdicts, [2, 0], 2, s, "group", 0.5)
+    assert rows == [pytest.approx([0.5 * up, 0.5 * up, up], rel=1e-3), pytest.approx([-up] * 3)]
+    assert policy.by_token(ids, verdicts, [2, 0], 0, s, "leave_one_out", 0.1) == [None, None], "no verdict, no row"
 
 
 @pytest.mark.parametrize(
@@ -396,7 +388,7 @@ def test_a_reward_that_is_constant_ends_the_run(model: Path, tmp_path: Path) -> 
         served(daemon.handler) as url,
         pytest.raises(TrainError, match=r"constant over every group of 2 steps \(0\.3") as caught,
     ):
-        reinforce.train(settings(model, epochs=5, constant_steps=2), tmp_path, request(url))
+        train(settings(model, epochs=5, constant_steps=2), tmp_path, request(url))
     assert caught.value.status == FAILED and len(daemon.groups) == 4
 
 
@@ -438,7 +430,7 @@ def test_a_daemon_that_is_away_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_prompt_that_leaves_no_room(model: Path, tmp_path: Path) -> None:
     with pytest.raises(TrainError, match=r"the prompt of t0 has .* more than length = 16"):
-        reinforce.train(settings(model, length=16), tmp_path, request("http://127.0.0.1:9"))
+        train(settings(model, length=16), tmp_path, request("http://127.0.0.1:9"))
 
 
 @pytest.mark.parametrize(
@@ -457,7 +449,6 @@ def test_grpo_samples_with_vllm_where_it_is_there(
     rollouts: str, has_vllm: bool, has_gpu: bool, wanted: Json | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Issue 27, point 2: by TRL, on the training GPUs or on a server; what is asked for and is missing is said."""
-    from finetune import grpo_trl
     from trl import GRPOConfig
 
     found: Any = lambda name: object() if name == "vllm" and has_vllm else None  # noqa: E731
@@ -466,9 +457,9 @@ def test_grpo_samples_with_vllm_where_it_is_there(
     s = settings(tmp_path, "grpo", rollouts=rollouts, vllm_url="http://m:1", vllm_memory=0.4)
     if wanted is None:
         with pytest.raises(TrainError, match=f"{rollouts} needs vLLM"):
-            grpo_trl.rollouts_of(s)
+            policy.rollouts_of(s)
         return
-    given = grpo_trl.rollouts_of(s)
+    given = policy.rollouts_of(s)
     assert given == given | wanted
     known = {field.name for field in dataclasses.fields(GRPOConfig)}
     assert set(given) <= known
@@ -481,7 +472,7 @@ def test_grpo_through_trl(model: Path, tmp_path: Path, reward: str) -> None:
     )
     s = settings(model, "grpo", epochs=2, save_steps=1, reward=reward)
     with served(daemon.handler) as url:
-        assert grpo.train(s, tmp_path, request(url)) == 0
+        assert train(s, tmp_path, request(url), "grpo") == 0
         rows = figures(tmp_path, "grpo")
         assert [row["step"] for row in rows] == [1, 2] and all(row["reward_mean"] is not None for row in rows)
         manifest = checkpoint.verify(tmp_path / "checkpoints/rl_final")
@@ -490,87 +481,10 @@ def test_grpo_through_trl(model: Path, tmp_path: Path, reward: str) -> None:
         asked = len(daemon.groups)
         told = [(group["metadata"]["run"], group["metadata"]["step"]) for group in daemon.groups]
         assert sorted(set(told)) == [("grpo", 1), ("grpo", 2)]
-        assert grpo.train(s, tmp_path, request(url)) == 0
+        assert train(s, tmp_path, request(url), "grpo") == 0
         with pytest.raises(TrainError, match="another run"):
-            grpo.train(s, tmp_path, request(url) | {"prompt": "sha256:another"})
+            train(s, tmp_path, request(url) | {"prompt": "sha256:another"}, "grpo")
     assert len(daemon.groups) == asked
-
-
-def signal_in(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, at: int) -> list[int]:
-    """SIGTERM comes at this call of a function, just before it does its work; a number for each call."""
-    inner = getattr(owner, name)
-    calls: list[int] = []
-
-    def signalled(*given: Any, **more: Any) -> Any:
-        calls.append(len(calls) + 1)
-        if len(calls) == at:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return inner(*given, **more)
-
-    monkeypatch.setattr(owner, name, signalled)
-    return calls
-
-
-@pytest.mark.parametrize("where", ["sampling", "waiting", "passes", "after"])
-def test_grpo_stops_at_once_and_goes_on(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
-) -> None:
-    """A signal in the second of three steps: nothing of it is learned, and it is drawn again.
-
-    The same answers are sampled, the same rewards seen, and the weights at the end are the same to the bit.
-    """
-    s = settings(model, "grpo", save_steps=50, batch=2, lora_dropout=0.1)
-    asked, rows = [], []
-    for workdir in (tmp_path / "whole", tmp_path / "broken"):
-        daemon = Daemon(share_of_a)
-        with served(daemon.handler) as url:
-            if workdir.name == "broken":
-                owner, name = {
-                    "sampling": (StoppingCriteriaList, "__call__"),
-                    "waiting": (Judge, "_wait"),
-                    "passes": (Trainer, "training_step"),
-                    "after": (torch.optim.AdamW, "step"),
-                }[where]
-                # Of 16 answer tokens, four waits, eight passes and two steps that are before the signal's and in it.
-                at = {"sampling": 12, "waiting": 3, "passes": 6, "after": 2}[where]
-                calls = signal_in(monkeypatch, owner, name, at)
-                assert grpo.train(s, workdir, request(url, 6)) == RESUME
-                monkeypatch.undo()
-                step = 2 if where == "after" else 1
-                newest = checkpoint.newest(layout.steps(workdir, "grpo"), pytest.fail)
-                assert newest is not None and newest[1]["step"] == step
-                assert [row["step"] for row in figures(workdir, "grpo")] == list(range(1, step + 1))
-                assert len(calls) < {"sampling": 17, "waiting": 5, "passes": 8, "after": 3}[where], "it stopped at once"
-            assert grpo.train(s, workdir, request(url, 6)) == 0
-        kept = ("step", "loss", "rewards", "gradient_norm")
-        rows.append([{name: row[name] for name in kept} for row in figures(workdir, "grpo")])
-        asked.append([json.dumps(group, sort_keys=True) for group in daemon.groups])
-    assert rows[0] == rows[1] and len(rows[0]) == 3
-    assert list(dict.fromkeys(asked[1])) == asked[0], "asked again at most, nothing else asked"
-    final = [tmp_path / at / "checkpoints/rl_final" / "adapter_model.safetensors" for at in ("whole", "broken")]
-    assert checkpoint.digest_of(final[0]) == checkpoint.digest_of(final[1])
-
-
-def test_advantages_of_grpo_by_hand() -> None:
-    assert grpo.normalised([1.0, 0.0]) == pytest.approx([0.5 / (0.5**0.5 + 1e-4), -0.5 / (0.5**0.5 + 1e-4)])
-
-
-class Letters:
-    """A tokenizer of one token for each letter."""
-
-    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
-        return "".join(map(chr, ids))
-
-
-def test_plan_and_code_are_advanced_apart() -> None:
-    """The second group's two answers; what has no fence is code from its first token on."""
-    plan, code, bare = "ab\n```python\n", "x\n```", "abc"
-    asked = {"entry_point": "ModelNew"}
-    parts: list[Json] = [asked, asked, asked | {"plan": 1.0, "code": 0.0}, asked | {"plan": 0.0, "code": 1.0}]
-    rows = grpo.by_token([[ord(c) for c in text] for text in (plan + code, bare)], parts, 2, 2, Letters(), 0.5)
-    up = 0.5 / (0.5**0.5 + 1e-4)
-    assert rows[0] == pytest.approx([0.5 * up] * len(plan) + [-up] * len(code))
-    assert rows[1] == pytest.approx([up] * len(bare))
 
 
 def post(url: str, body: Json) -> tuple[int, Json]:
@@ -583,8 +497,9 @@ def post(url: str, body: Json) -> tuple[int, Json]:
 
 
 def test_the_endpoint_answers_and_takes_adapters(model: Path, tmp_path: Path) -> None:
-    loop = Loop("sft", settings(model, "sft", run="x", final="x_final"), tmp_path, {})
-    loop.save_final()
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"instruction": "Write relu.", "output": "x"}) + "\n")
+    s = settings(model, "sft", run="x", final="x_final", data="rows.jsonl", learning_rate=0.0)
+    assert supervised.train("sft", s, tmp_path, {}) == 0
     engine = serve.Engine(str(model), "base")
     chat = {
         "model": "base",
@@ -634,6 +549,6 @@ def test_the_check_counts_what_is_sampled_at_once(model: Path) -> None:
     for method in ("reinforce", "grpo"):
         found = check.estimate(s, check.configuration(s, None), method)["gib"]
         assert found["keys and values"] == 8.0 and "logits" not in found
-    s = settings(model, **step)
+    s = settings(model, sampling_batch=1, **step)
     found = check.estimate(s, check.configuration(s, None), "reinforce")["gib"]
     assert "logits" in found and "keys and values" not in found

@@ -19,17 +19,13 @@ def train(method: str, request: Path) -> int:
     document = json.loads(request.read_text())
     settings = settings_of(method, document["settings"])
     workdir = Path(document["workdir"])
-    if method == "reinforce":
-        from .reinforce import train as run
-
-        return run(settings, workdir, document)
-    if method == "grpo":
-        from .grpo import train as run
-
-        return run(settings, workdir, document)
-    from .supervised import train as run_on_rows
-
-    return run_on_rows(method, settings, workdir, document)
+    if "WORLD_SIZE" not in os.environ:  # one process trains on one GPU
+        os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+    if method in ("reinforce", "grpo"):
+        from .policy import train as run
+    else:
+        from .supervised import train as run
+    return run(method, settings, workdir, document)
 
 
 def leave_status(request: Path, status: int) -> None:

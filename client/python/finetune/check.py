@@ -13,16 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import get_peft_model
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from . import losses
 from .errors import TrainError
-from .model import lora_config
+from .model import with_adapter
 from .settings import Settings, settings_of
 
 Json = dict[str, Any]
 GIB = float(1 << 30)
+TILE = (1 << 12, 1 << 15)
 CONTEXT_GIB = 1.0  # of CUDA, its libraries and the allocator's slack
 
 
@@ -39,7 +38,7 @@ def configuration(settings: Settings, path: str | None) -> Any:
 def sampled_at_once(settings: Settings, method: str) -> int:
     """How many answers a GPU holds while it samples them: at most a step's. 0: the method samples none."""
     step = settings.tasks_per_step * settings.samples
-    return {"reinforce": min(settings.sampling_batch, step), "grpo": step}.get(method, 0)
+    return min(settings.sampling_batch, step) if method in ("reinforce", "grpo") else 0
 
 
 def estimate(settings: Settings, config: Any, method: str) -> Json:
@@ -47,10 +46,7 @@ def estimate(settings: Settings, config: Any, method: str) -> Json:
     with torch.device("meta"):
         base = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation="eager")
         total = sum(p.numel() for p in base.parameters())
-        try:
-            model = get_peft_model(base, lora_config(settings))
-        except ValueError as error:
-            raise TrainError(f"lora_targets = {settings.lora_targets}: {str(error)[:200]}") from error
+        model = with_adapter(base, settings)
         trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
         ids = torch.zeros((settings.batch, min(settings.length, 64)), dtype=torch.long)
         logits = model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False).logits
@@ -64,8 +60,8 @@ def estimate(settings: Settings, config: Any, method: str) -> Json:
     inner = getattr(config, "intermediate_size", 4 * config.hidden_size)
     layer = tokens * (8 * config.hidden_size + 3 * inner) * 2
     kept = tokens * config.hidden_size * 2 * config.num_hidden_layers
-    # Logits and their gradient in half precision, and what losses.token_nll has in fp32 at a time.
-    logit_bytes = tokens * config.vocab_size * 4 + losses.CHUNK * 4 * losses.SCORES_KEPT
+    # TRL has a tile of the logits at a time, in fp32: scores, probabilities and gradient.
+    logit_bytes = min(tokens, TILE[0]) * min(config.vocab_size, TILE[1]) * 4 * 3
     learning = {
         "activations": (kept + layer if settings.checkpointing else layer * config.num_hidden_layers) / GIB,
         "logits": logit_bytes / GIB,
@@ -75,8 +71,8 @@ def estimate(settings: Settings, config: Any, method: str) -> Json:
     cached = 2 * config.num_hidden_layers * (getattr(config, "num_key_value_heads", None) or heads) * head * 2
     sampling = {"keys and values": sampled_at_once(settings, method) * settings.length * cached / GIB}
     parts = {
-        "base": total * width / GIB,
-        "adapter, gradients, AdamW": trained * 16 / GIB,
+        "base": total * width / GIB if settings.lora_r else 0,
+        "trained weights, gradients, AdamW": trained * 16 / GIB,
         **(learning if sum(learning.values()) > sum(sampling.values()) else sampling),
         "context": CONTEXT_GIB,
     }
@@ -92,8 +88,9 @@ def main(arguments: list[str]) -> int:
     print(json.dumps({"method": method, **found, "gpu_memory_gb": limit}))
     Path(path).write_text(json.dumps(request | {"found": found}))
     if limit and found["total_gib"] > limit:
+        also = " or sampling_batch" if sampled_at_once(settings, method) else ""
         raise TrainError(
             f"{method} needs about {found['total_gib']:.0f} GiB of a GPU and has {limit:g}: lower batch or length"
-            f"{' or sampling_batch' if method == 'reinforce' else ''}, turn on checkpointing, or set base_bits = 8"
+            f"{also}, turn on checkpointing, or set base_bits = 8"
         )
     return 0

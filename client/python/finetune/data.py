@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from .errors import TrainError
-from .losses import IGNORED
 from .settings import Settings
+
+IGNORED = -100  # the label of what is not learned
 
 
 @dataclass(frozen=True)
 class Example:
-    """One row: ids of prompt and answer; coefficients, one for each id, come with the step (losses.py)."""
+    """One row: ids of prompt and answer."""
 
     ids: list[int]
     prompt: int  # ids before the answer

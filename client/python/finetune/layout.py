@@ -9,7 +9,7 @@ from typing import Any
 TABLE: dict[str, Any] = json.loads(Path(__file__).with_name("layout.json").read_text())
 MANIFEST: str = TABLE["manifest"]
 LATEST: str = TABLE["latest"]
-STATE: str = TABLE["state"]
+STATE: tuple[str, ...] = tuple(TABLE["state"])  # patterns: what only the training itself needs
 
 
 def checkpoints(workdir: Path) -> Path:

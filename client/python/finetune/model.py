@@ -1,14 +1,16 @@
-"""The base model, its tokenizer and the adapter. Only the adapter is trained."""
+"""The base model, its tokenizer and the adapter. Only the adapter is trained, or with lora_r = 0 the whole model."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import random
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import load_file
@@ -61,8 +63,8 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
 def base_of(settings: Settings) -> Any:
-    """The base model's weights, frozen later by peft."""
-    options: dict[str, Any] = {"dtype": DTYPES[precision_of(settings)]}
+    """The base model's weights, frozen later by peft; in fp32 where they are trained themselves."""
+    options: dict[str, Any] = {"dtype": DTYPES[precision_of(settings)] if settings.lora_r else torch.float32}
     if settings.base_bits == 8:
         try:
             import bitsandbytes  # noqa: F401
@@ -104,6 +106,16 @@ def lora_config(settings: Settings) -> LoraConfig:
         task_type="CAUSAL_LM",
         bias="none",
     )
+
+
+def with_adapter(base: Any, settings: Settings) -> Any:
+    """base with an adapter over it, which does nothing yet; base itself with lora_r = 0."""
+    if not settings.lora_r:
+        return base
+    try:
+        return get_peft_model(base, lora_config(settings))
+    except ValueError as error:
+        raise TrainError(f"lora_targets = {settings.lora_targets}: {_first_line(error)}") from error
 
 
 def check_adapter(path: Path, model: str, digest: str) -> dict[str, Any]:
@@ -149,7 +161,9 @@ def load_adapter_state(model: Any, path: Path) -> None:
 
 
 def prepare(settings: Settings, say: Say) -> tuple[Any, Any, str]:
-    """Model with adapter, tokenizer, and the base's digest."""
+    """Model with adapter (lora_r = 0: without), tokenizer, and the base's digest."""
+    if not settings.lora_r and (settings.adapter or settings.base_bits == 8):
+        raise TrainError("lora_r = 0 trains the whole model: there is no adapter, and base_bits cannot be 8")
     tokenizer = tokenizer_of(settings.model)
     if settings.adapter:  # read before minutes are spent on the base
         check_adapter_files(Path(settings.adapter))
@@ -158,10 +172,7 @@ def prepare(settings: Settings, say: Say) -> tuple[Any, Any, str]:
     torch.manual_seed(settings.seed)
     if settings.adapter:
         check_adapter(Path(settings.adapter), settings.model, digest)
-    try:
-        model = get_peft_model(base, lora_config(settings))
-    except ValueError as error:
-        raise TrainError(f"lora_targets = {settings.lora_targets}: {_first_line(error)}") from error
+    model = with_adapter(base, settings)
     if settings.adapter:
         load_adapter_state(model, Path(settings.adapter))
     if settings.checkpointing:
@@ -183,16 +194,28 @@ def identity_of_adapter(settings: Settings) -> str | None:
     return digest_of(Path(settings.adapter) / ADAPTER) if settings.adapter else None
 
 
-def write_adapter(model: Any, tokenizer: Any, directory: Path) -> None:
-    """adapter_config.json, adapter_model.safetensors and the tokenizer's files."""
-    assert isinstance(model, PeftModel)
-    model.save_pretrained(directory, safe_serialization=True)
-    (directory / "README.md").unlink(missing_ok=True)
-    tokenizer.save_pretrained(directory)
+def random_state() -> dict[str, Any]:
+    """Of this process: all that a draw depends on."""
+    return {
+        "python": random.getstate(),
+        "numpy": numpy.random.get_state(),
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state() if torch.cuda.is_available() else None,
+    }
+
+
+def restore_random(state: dict[str, Any]) -> None:
+    random.setstate(state["python"])
+    numpy.random.set_state(state["numpy"])
+    torch.set_rng_state(state["torch"])
+    if state["cuda"] is not None:
+        torch.cuda.set_rng_state(state["cuda"])
 
 
 def check_written(model: Any, directory: Path) -> None:
-    """What was written is what the model holds: read back before it is called a checkpoint."""
+    """An adapter that was written is what the model holds: read back before it is called a checkpoint."""
+    if not isinstance(model, PeftModel):
+        return
     expected = adapter_state(model)
     written = load_file(directory / ADAPTER)
     if set(written) != set(expected):
