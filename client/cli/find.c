@@ -130,3 +130,24 @@ find_task_id(struct cli *cli, const char *text, char **id)
     int code = add_found(cli, &tasks, text, found);
     return code == CLI_OK ? take_only(text, found, id) : code;
 }
+
+int
+find_document(struct cli *cli, const char *id, json_t **found, bool *is_group)
+{
+    AUTO_BUFFER struct buffer submission = BUFFER_INIT, group = BUFFER_INIT;
+    AUTO_FREE char *whole = NULL;
+    *is_group = false;
+    int code = find_id(cli, id, FIND_EITHER, &whole);
+    if (code != CLI_OK)
+        return code;
+    api_path_add(&submission, "/v1/submissions/", whole);
+    code = api_find(cli, submission.data, found);
+    if (code != CLI_NOT_FOUND)
+        return code;
+    *is_group = true;
+    api_path_add(&group, "/v1/groups/", whole);
+    code = api_find(cli, group.data, found);
+    if (code == CLI_NOT_FOUND)
+        return cli_complain(code, "no submission or group has the id \"%s\"", id);
+    return code;
+}

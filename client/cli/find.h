@@ -2,6 +2,10 @@
 #ifndef CLI_FIND_H
 #define CLI_FIND_H
 
+#include <stdbool.h>
+
+#include <jansson.h>
+
 #include "client/cli/cli.h"
 
 enum find_what {
@@ -15,6 +19,8 @@ enum find_what {
  * that is whole, or can be no beginning of an id, stays as it is. id: given, free(). An enum cli_exit.
  */
 int find_id(struct cli *cli, const char *text, enum find_what what, char **id);
+/* The submission or group of an id, which does not say what it is of: found is given. An enum cli_exit. */
+int find_document(struct cli *cli, const char *id, json_t **found, bool *is_group);
 /* The same of a task, by "sha256:" and 6 digits of its hash at least; names stay as they are. */
 int find_task_id(struct cli *cli, const char *text, char **id);
 

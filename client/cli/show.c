@@ -124,28 +124,6 @@ dump_part(struct cli *cli, const char *id, const char *part)
     return code;
 }
 
-/* An id does not say what it is of. */
-static int
-find_either(struct cli *cli, const char *id, json_t **found, bool *is_group)
-{
-    AUTO_BUFFER struct buffer submission = BUFFER_INIT, group = BUFFER_INIT;
-    AUTO_FREE char *whole = NULL;
-    *is_group = false;
-    int code = find_id(cli, id, FIND_EITHER, &whole);
-    if (code != CLI_OK)
-        return code;
-    api_path_add(&submission, "/v1/submissions/", whole);
-    code = api_find(cli, submission.data, found);
-    if (code != CLI_NOT_FOUND)
-        return code;
-    *is_group = true;
-    api_path_add(&group, "/v1/groups/", whole);
-    code = api_find(cli, group.data, found);
-    if (code == CLI_NOT_FOUND)
-        return cli_complain(code, "no submission or group has the id \"%s\"", id);
-    return code;
-}
-
 static bool
 has_failed(json_t *document)
 {
@@ -177,7 +155,7 @@ show_command(struct cli *cli, int argc, char **argv)
     argp_parse(&show_argp, argc, argv, 0, NULL, &l);
     if (l.wants_source || l.wants_log)
         return dump_part(cli, l.id, l.wants_source ? "/source" : "/log");
-    int code = find_either(cli, l.id, &found, &is_group);
+    int code = find_document(cli, l.id, &found, &is_group);
     if (code != CLI_OK)
         return code;
     if (cli->is_json)
@@ -268,7 +246,7 @@ cancel_command(struct cli *cli, int argc, char **argv)
     bool is_group;
 
     argp_parse(&cancel_argp, argc, argv, 0, NULL, &l);
-    int code = find_either(cli, l.id, &found, &is_group);
+    int code = find_document(cli, l.id, &found, &is_group);
     if (code != CLI_OK)
         return code;
     api_path_add(&path, is_group ? "/v1/groups/" : "/v1/submissions/", text_member(found, "id"));

@@ -492,6 +492,57 @@ def test_failures_and_the_leaderboard_are_tables(script: Script) -> None:
     assert done.returncode == 0 and done.stdout.decode().splitlines()[1].split()[0] == "softmax"
 
 
+def stream(*events: tuple[str, Json]) -> bytes:
+    told = (f"event: {kind}\nid: {i}\ndata: {json.dumps(data)}\n\n" for i, (kind, data) in enumerate(events))
+    return ": a heartbeat\n\n".join(told).encode()
+
+
+def test_events_are_lines(script: Script) -> None:
+    """Of one submission, of all, of a run; for programs an object a line."""
+    state = {"id": ID, "state": "running", "stage": "tiny", "group": None}
+    mine = MISMATCH | {"metadata": {"run": "r/1"}}
+    told = [("open", {}), ("state", state), ("verdict", mine), ("verdict", OK), ("end", {"reason": "wait"})]
+    script.on(f"GET /v1/submissions/{ID}/events", (200, stream(*told)))
+    script.on("GET /v1/events", (200, stream(*told)))
+    done = verifier(script, "events", ID)
+    verdict = f"verdict  {ID}  softmax  full  mismatch  0.58"
+    last = f"verdict  {ID}  softmax  timing  ok  0.8965"
+    assert done.stdout.decode().splitlines() == [f"state  {ID}  tiny", verdict, last, "end  wait"], done.stderr
+    done = verifier(script, "events", "--run=r/1", "--wait=2")
+    assert (done.returncode, done.stdout.decode().splitlines()) == (0, [verdict, "end  wait"])
+    assert script.calls[-1][1] == "/v1/events?view=full&wait=2"
+    done = verifier(script, "events", "--json")
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [{"event": k, "data": d} for k, d in told]
+    done = verifier(script, "events", GROUP)
+    assert (done.returncode, "no submission or group has the id" in done.stderr.decode()) == (5, True)
+
+
+def test_open_prints_the_address_of_a_page(script: Script) -> None:
+    script.on("GET /v1/groups/" + GROUP, (200, {"id": GROUP, "state": "done", "items": []}))
+    for arguments, page in (
+        ((), ""),
+        ((ID,), "submissions/" + ID),
+        ((GROUP,), "groups/" + GROUP),
+        (("--run=a b/1",), "runs/a%20b%2F1"),
+    ):
+        done = verifier(script, "open", *arguments)
+        assert (done.returncode, done.stdout.decode()) == (0, f"{script.url}/#/{page}\n"), done.stderr
+    assert verifier(script, "open", ID, "--run=r").returncode == 2
+    assert verifier(script, "open", ID[:-1] + "9").returncode == 5
+
+
+def test_get_prints_whatever_can_be_read(script: Script) -> None:
+    script.on("GET /v1/trends", (200, {"window": "1h", "n": 3}))
+    script.on("GET /metrics", (200, b"verifierd_up 1\n"))
+    done = verifier(script, "get", "/v1/trends?window=1h")
+    assert done.stdout.decode().splitlines() == ["window: 1h", "n: 3"]
+    assert script.calls[-1][1] == "/v1/trends?window=1h"
+    assert json.loads(verifier(script, "get", "/v1/trends", "--json").stdout) == {"window": "1h", "n": 3}
+    assert verifier(script, "get", "/metrics").stdout == b"verifierd_up 1\n"
+    assert verifier(script, "get", "v1/trends").returncode == 2
+    assert verifier(script, "get", "/none").returncode == 5
+
+
 def test_nuls_in_an_answer_cut_nothing_off(script: Script) -> None:
     document = OK | {"feedback": {"text": "null bytes: \0 here"}}
     script.on("GET /v1/submissions/" + ID, (200, document))

@@ -117,6 +117,23 @@ def test_every_route_is_shown() -> None:
         assert any(used == method and re.search(pattern, line) for used, line in lines), (method, path)
 
 
+def test_every_route_has_its_command() -> None:
+    """docs/http.md says by which command of verifier each route is used; what is only read has `get`."""
+    text = (service.ROOT / "docs" / "http.md").read_text().partition("\n## The same by verifier\n")[2]
+    rows = re.findall(r"^\| (.+) \| (.+) \|$", text.partition("\n## ")[0], re.M)[2:]
+    told: dict[tuple[str, str], list[str]] = {}
+    for calls_of, names in rows:
+        for method, path in re.findall(r"`(GET|POST|PATCH|DELETE) (/[^`]+)`", calls_of):
+            told[method, path] = re.findall(r"`([^`]+)`", names)
+    done = subprocess.run([service.BINARY.with_name("verifier"), "--help"], capture_output=True, text=True, check=True)
+    commands = re.findall(r"^  (\w+(?: \w+)?)  ", done.stdout, re.M)
+    assert {name for names in told.values() for name in names} <= set(commands)
+    for method, path in routes():
+        if path.startswith("/v1/") and (method, path) not in told:
+            assert method == "GET" or f"`{method} {path}` has no command" in text, (method, path)
+    assert set(told) <= set(routes()) and all(told.values())
+
+
 def bash(script: str, environment: dict[str, str]) -> str:
     """What a script of the checkout printed; its commands and complaints are shown where one fails."""
     done = subprocess.run(

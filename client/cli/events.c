@@ -1,0 +1,168 @@
+/* verifier events: what happens, a line for each event, as it happens. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/cli/api.h"
+#include "client/cli/cli.h"
+#include "client/cli/find.h"
+#include "client/cli/text.h"
+#include "common/auto.h"
+
+#define EVENT_MAX ((size_t)64 * 1024 * 1024) /* a verdict is far shorter */
+
+struct follow {
+    struct cli *cli;
+    const char *id, *run, *wait;
+    struct buffer line;           /* as far as it has come */
+    struct buffer kind, document; /* of the event that is coming */
+};
+
+enum { OPT_RUN = 256, OPT_WAIT };
+
+static const struct argp_option options[] = {
+    { "run", OPT_RUN, "NAME", 0, "Only verdicts of this run", 0 },
+    { "wait", OPT_WAIT, "SECONDS", 0, "End after so long; 0: only what there is", 0 },
+    { 0 },
+};
+
+static error_t
+parse(int key, char *arg, struct argp_state *state)
+{
+    struct follow *f = state->input;
+
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = f->cli;
+        return 0;
+    case OPT_RUN:
+        f->run = arg;
+        return 0;
+    case OPT_WAIT:
+        f->wait = arg;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (f->id)
+            argp_error(state, "what is \"%s\" for?", arg);
+        f->id = arg;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
+const struct argp events_argp = { options,  parse,
+                                  "[ID]",   "Follow one submission or group to its end, or all that happens.",
+                                  children, NULL,
+                                  NULL };
+
+/* "verdict  ID  softmax  mismatch  0.58": what an event has of these, between two blanks. */
+static void
+print_event(const char *kind, const json_t *data)
+{
+    static const char *const keys[] = { "id", "task_name", "stage", "class", "reward", "reason" };
+
+    text_print(stdout, kind);
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
+        AUTO_BUFFER struct buffer text = BUFFER_INIT;
+        const json_t *value = json_object_get(data, keys[i]);
+        if (!value || (json_is_null(value) && strcmp(keys[i], "reward") != 0))
+            continue;
+        text_value(&text, value);
+        fputs("  ", stdout);
+        text_print(stdout, text.data ? text.data : "");
+    }
+    putchar('\n');
+}
+
+static bool
+is_wanted(const struct follow *f, const char *kind, const json_t *data)
+{
+    const char *run = text_member(json_object_get(data, "metadata"), "run");
+    return !f->run || strcmp(kind, "end") == 0 || (run && strcmp(run, f->run) == 0);
+}
+
+static bool
+finish_event(struct follow *f)
+{
+    const char *kind = f->kind.data ? f->kind.data : "message";
+    AUTO_JSON json_t *data = json_loadb(f->document.data ? f->document.data : "", f->document.size, 0, NULL);
+
+    if (data && is_wanted(f, kind, data)) {
+        if (f->cli->is_json) {
+            AUTO_JSON json_t *whole = json_pack("{s:s, s:O}", "event", kind, "data", data);
+            text_json_line(whole);
+        } else if (strcmp(kind, "open") != 0) { /* which says only that what follows is new */
+            print_event(kind, data);
+        }
+    }
+    buffer_clear(&f->kind);
+    buffer_clear(&f->document);
+    return fflush(stdout) == 0;
+}
+
+/* One line of the stream, without its end: "event: verdict", "data: {...}", ": a comment", or the empty one. */
+static bool
+take_line(struct follow *f, const char *line, size_t size)
+{
+    static const char event[] = "event: ", data[] = "data: ";
+
+    if (size == 0)
+        return f->kind.size == 0 || finish_event(f);
+    if (size >= strlen(event) && memcmp(line, event, strlen(event)) == 0)
+        return buffer_append(&f->kind, line + strlen(event), size - strlen(event)) == 0;
+    if (size >= strlen(data) && memcmp(line, data, strlen(data)) == 0)
+        return buffer_append(&f->document, line + strlen(data), size - strlen(data)) == 0;
+    return true;
+}
+
+static bool
+take_cb(void *arg, const char *bytes, size_t size)
+{
+    struct follow *f = arg;
+
+    for (const char *end; (end = memchr(bytes, '\n', size)) != NULL; bytes = end + 1) {
+        if (buffer_append(&f->line, bytes, (size_t)(end - bytes)) < 0 ||
+            !take_line(f, f->line.data ? f->line.data : "", f->line.size))
+            return false;
+        buffer_clear(&f->line);
+        size -= (size_t)(end - bytes) + 1;
+    }
+    return size <= EVENT_MAX - f->line.size && buffer_append(&f->line, bytes, size) == 0;
+}
+
+/* "/v1/groups/ID/events?view=brief&wait=5"; whole verdicts, which have their metadata, where a run is asked for. */
+static int
+stream_path(const struct follow *f, struct buffer *path)
+{
+    buffer_add(path, "/v1");
+    if (f->id) {
+        AUTO_JSON json_t *found = NULL;
+        bool is_group;
+        int code = find_document(f->cli, f->id, &found, &is_group);
+        if (code != CLI_OK)
+            return code;
+        api_path_add(path, is_group ? "/groups/" : "/submissions/", text_member(found, "id"));
+    }
+    buffer_printf(path, "/events?view=%s", f->run ? "full" : "brief");
+    if (f->wait)
+        api_path_add(path, "&wait=", f->wait);
+    return CLI_OK;
+}
+
+int
+events_command(struct cli *cli, int argc, char **argv)
+{
+    struct follow f = { .cli = cli, .line = BUFFER_INIT, .kind = BUFFER_INIT, .document = BUFFER_INIT };
+    AUTO_BUFFER struct buffer path = BUFFER_INIT;
+
+    argp_parse(&events_argp, argc, argv, 0, NULL, &f);
+    int code = stream_path(&f, &path);
+    if (code == CLI_OK)
+        code = api_download(cli, path.data, take_cb, &f);
+    buffer_release(&f.line);
+    buffer_release(&f.kind);
+    buffer_release(&f.document);
+    return code;
+}

@@ -1,0 +1,134 @@
+/* verifier open, verifier get: a page of the dashboard, and whatever else can be read. */
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "client/cli/api.h"
+#include "client/cli/cli.h"
+#include "client/cli/find.h"
+#include "client/cli/text.h"
+#include "client/cli/view.h"
+#include "common/auto.h"
+
+extern char **environ;
+
+struct page {
+    struct cli *cli;
+    const char *what, *run,
+        *needs; /* needs: what is complained of without an argument; NULL: it may be left out */
+};
+
+enum { OPT_RUN = 256 };
+
+static error_t
+parse(int key, char *arg, struct argp_state *state)
+{
+    struct page *p = state->input;
+
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = p->cli;
+        return 0;
+    case OPT_RUN:
+        p->run = arg;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (p->what)
+            argp_error(state, "what is \"%s\" for?", arg);
+        p->what = arg;
+        return 0;
+    case ARGP_KEY_END:
+        if (p->needs && !p->what)
+            argp_error(state, "%s", p->needs);
+        if (p->what && p->run)
+            argp_error(state, "ID and --run are a page each");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
+static const struct argp_option open_options[] = {
+    { "run", OPT_RUN, "NAME", 0, "The page of this run", 0 },
+    { 0 },
+};
+const struct argp open_page_argp = {
+    open_options,
+    parse,
+    "[ID]",
+    "Print the address of the dashboard's page of a submission, group or run, and open it on a "
+    "terminal with a display.",
+    children,
+    NULL,
+    NULL
+};
+const struct argp get_argp = {
+    NULL, parse, "PATH", "Print the answer to GET PATH, as /v1/trends?window=1h.", children, NULL, NULL
+};
+
+/* By the desktop's own program, which goes on by itself. Where there is none the address has been printed. */
+static void
+open_browser(char *address)
+{
+    static char program[] = "xdg-open";
+    char *argv[] = { program, address, NULL };
+    pid_t pid;
+
+    if (!isatty(STDOUT_FILENO) || (!getenv("DISPLAY") && !getenv("WAYLAND_DISPLAY")))
+        return;
+    if (posix_spawnp(&pid, program, NULL, NULL, argv, environ) == 0)
+        waitpid(pid, NULL, 0);
+}
+
+int
+open_page_command(struct cli *cli, int argc, char **argv)
+{
+    struct page p = { .cli = cli };
+    AUTO_BUFFER struct buffer address = BUFFER_INIT;
+
+    argp_parse(&open_page_argp, argc, argv, 0, NULL, &p);
+    size_t size = strlen(cli->url);
+    while (size > 0 && cli->url[size - 1] == '/')
+        size--;
+    buffer_append(&address, cli->url, size);
+    buffer_add(&address, "/#/");
+    if (p.run)
+        api_path_add(&address, "runs/", p.run);
+    if (p.what) {
+        AUTO_JSON json_t *found = NULL;
+        bool is_group;
+        int code = find_document(cli, p.what, &found, &is_group);
+        if (code != CLI_OK)
+            return code;
+        api_path_add(&address, is_group ? "groups/" : "submissions/", text_member(found, "id"));
+    }
+    puts(address.data);
+    open_browser(address.data);
+    return CLI_OK;
+}
+
+int
+get_command(struct cli *cli, int argc, char **argv)
+{
+    struct page p = { .cli = cli, .needs = "which PATH?" };
+    AUTO_BUFFER struct buffer text = BUFFER_INIT;
+
+    argp_parse(&get_argp, argc, argv, 0, NULL, &p);
+    if (p.what[0] != '/')
+        return cli_complain(CLI_USAGE, "a PATH begins with /, as /v1/trends does");
+    int code = api_get_text(cli, p.what, &text);
+    if (code != CLI_OK)
+        return code;
+    AUTO_JSON json_t *document = json_loadb(text.data ? text.data : "", text.size, 0, NULL);
+    if (json_is_object(document) && cli->is_json)
+        text_json(document);
+    else if (json_is_object(document))
+        view_document(document);
+    else if (!text_dump(stdout, text.data, text.size))
+        return cli_complain(CLI_CONFIG, "cannot write to standard output");
+    return CLI_OK;
+}
