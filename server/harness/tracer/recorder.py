@@ -39,7 +39,8 @@ PASSIVE: Final = frozenset(
         "aten.sym_size", "aten.sym_stride", "aten.sym_numel", "aten.sym_storage_offset", "aten.is_contiguous",
         "aten.is_strides_like_format", "aten.is_non_overlapping_and_dense", "aten.size", "aten.stride", "aten.dim",
         "aten.is_pinned", "aten.is_same_size", "aten._assert_tensor_metadata", "aten._assert_scalar",
-        "aten.sym_constrain_range", "aten.sym_constrain_range_for_size",
+        "aten.sym_constrain_range", "aten.sym_constrain_range_for_size", "aten.promote_types", "aten.result_type",
+        "aten.can_cast",
     )
 )  # fmt: skip
 """Questions about a tensor: no steps."""
