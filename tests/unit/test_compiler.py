@@ -226,6 +226,10 @@ WIDE: dict[str, tuple[str, tuple[tuple[str, Any], ...]]] = {
     "an enumeration": ("tl.store(x, tl.maximum(tl.load(x), 0.0, propagate_nan=tl.PropagateNan.ALL))", ()),
     "a reduction by a function of the language": ("tl.store(x, tl.sum(tl.arange(0, 16)).to(tl.float32))", ()),
     "dtypes as constants": ("tl.store(x, tl.load(x).to(KIND).to(tl.float32))", (("KIND", Dtype("fp16")),)),
+    "private operations of the language": (
+        "tl.store(x, _log2(16) * tl.reduce(tl.arange(0, 16), 0, tl.standard._elementwise_max).to(tl.float32))",
+        (("_log2", ObjectRef("triton.language.standard._log2")),),
+    ),
     "names that begin with an underscore": ("_one = tl.load(x)\n    tl.store(x, _one * _K)", (("_K", Constexpr(2.0)),)),
     "random numbers": ("tl.store(x, tl.rand(tl.program_id(0), tl.program_id(1)))", ()),
     "what the target is": (

@@ -127,9 +127,9 @@ def is_namespace(found: Any) -> bool:
 
 def step(found: Any, attribute: str, path: str) -> Any:
     """What an attribute of a module or an enumeration is. KeyError: nothing, Unreachable: not for a kernel."""
-    if attribute.startswith("_"):
-        raise Unreachable(f"{path}: an attribute that begins with an underscore")
     found = _as_compiled(found)
+    if attribute.startswith("_") and not _is_operation(getattr(found, attribute, None)):
+        raise Unreachable(f"{path}: an attribute that begins with an underscore")
     if not isinstance(found, ModuleType):
         return found.__members__[attribute]
     inner = vars(found)[attribute]
