@@ -92,6 +92,25 @@ SOURCE = textwrap.dedent("""\
         tl.store(y + i, libdevice.rint(tl.load(x + i)) + libdevice.tanh(1.0 * tl.num_programs(0)))
 
     @triton.jit
+    def both(a, b):
+        return a and b
+
+    @triton.jit
+    def least(dtype):
+        return float("-inf") if dtype.value.is_floating() else 0
+
+    @triton.jit
+    def truths(x, y, n, WHOLE: tl.constexpr, B: tl.constexpr):
+        i = tl.arange(0, B)
+        v = tl.load(x + i)
+        inside = i < n and v > least(x.type.element_ty)
+        empty = not WHOLE and n == 0
+        all_of_them = tl.reduce(inside and not v == 7.0, 0, both)
+        none = tl.full([], 1.0, tl.float32)
+        numbers = ~tl.broadcast_to(none != none, (B,))
+        tl.store(y + i, tl.where(inside or v == 7.0, 1, 0) + tl.where(all_of_them or empty, 10, 0) + 100 * numbers)
+
+    @triton.jit
     def wrong(x):
         v = tl.load(x)
         tl.static_assert(1 == 2, "one is not two")
@@ -209,6 +228,25 @@ def functions_of_libdevice_are_computed() -> None:
         functions, [("x", "*fp32"), ("y", "*fp32"), ("B", "constexpr")], {2: 4}, [launch], [x, torch.zeros(4)]
     )
     assert torch.equal(got, torch.round(x) + torch.tanh(torch.ones(4))), got
+
+
+def truths(numbers: list[float], n: int) -> Any:
+    functions = [
+        Function("both", line("both"), (), (), False),
+        Function("least", line("least"), (), (), False),
+        Function("truths", line("truths"), (TL, ("both", FunctionRef(0)), ("least", FunctionRef(1))), (), False),
+    ]
+    signature = [("x", "*fp32"), ("y", "*i32"), ("n", "i32"), ("WHOLE", "constexpr"), ("B", "constexpr")]
+    launch = Launch(0, (1, 1, 1), (Ref(0), Ref(1), n, True, 4), 9)
+    inputs = [torch.tensor(numbers, dtype=torch.float32), torch.zeros(4, dtype=torch.int32)]
+    (_, got) = run(functions, signature, {3: True, 4: 4}, [launch], inputs)
+    return got.tolist()
+
+
+def truth_values_of_blocks_are_joined_element_by_element() -> None:
+    assert truths([1, -float("inf"), 2, 7], 3) == [101, 100, 101, 101]
+    assert truths([1, 2, 3, 4], 4) == [111, 111, 111, 111]
+    assert truths([1, 2, 3, 7], 4) == [101, 101, 101, 101]
 
 
 def products_of_bfloat16_are_summed_in_float32() -> None:

@@ -28,6 +28,7 @@ from triton.runtime.jit import mangle_type
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from executor import bounds, library, narrow
+from executor.meanings import FUNCTIONS, Meanings
 from executor.replay import Replay, poisoned
 from executor.steps import Allows, Descriptor, StepError
 
@@ -47,10 +48,10 @@ class OutOfBounds(StepError):
 
 
 def interpreted(function: FunctionType, text: Text, _noinline: bool) -> Any:
-    """The function as the interpreter runs it: its checked tree, rewritten as Triton does it, with its own lines."""
+    """The function as the interpreter runs it: its checked tree, rewritten (meanings.py), with its own lines."""
     if not triton.knobs.runtime.interpret:
         raise RuntimeError("the interpreter needs TRITON_INTERPRET=1 before triton is imported")
-    tree = interpreter.ASTTransformer().visit(copy.deepcopy(text.tree))
+    tree = Meanings().visit(copy.deepcopy(text.tree))
     module = ast.fix_missing_locations(ast.Module([tree], []))
     ast.increment_lineno(module, text.line - 1)
     try:
@@ -62,10 +63,11 @@ def interpreted(function: FunctionType, text: Text, _noinline: bool) -> Any:
     namespace["__builtins__"] = BUILTINS
     namespace["__language__"] = tl  # where the interpreter looks for what it is to replace
     namespace["interpreter_semantic"] = interpreter.interpreter_semantic
+    namespace.update(FUNCTIONS)
     run = FunctionType(body, namespace, text.name, function.__defaults__)
     run.__kwdefaults__, run.__annotations__ = function.__kwdefaults__, function.__annotations__
     made = interpreter.InterpretedFunction(function)
-    made.rewritten_fn[function] = run
+    made.fn = made.rewritten_fn[run] = run  # reductions and scans call what they combine with by `fn`
     return made
 
 

@@ -1,4 +1,4 @@
-"""Triton's interpreter, taught the floats that NumPy has not: bfloat16 and those of 8 bits.
+"""Triton's interpreter, taught the floats that NumPy has not: bfloat16 and those of 8 bits. And truth values.
 
 It keeps them as integers of their size, and Triton 3.6's own operations then add and multiply these integers, and cut
 digits off where a value becomes one of them. Here each operation is done in float32 and rounded to nearest, as GPUs do;
@@ -23,9 +23,6 @@ TYPES: Final = {
 _KEPT: Final = {2: (np.uint16, torch.int16), 1: (np.uint8, torch.uint8)}
 """By bytes: how the interpreter keeps a value, and as what torch takes it."""
 _BINARY: Final = ("fadd", "fsub", "fmul", "fdiv", "frem", "precise_divf", "minimumf", "minnumf", "maximumf", "maxnumf")
-_COMPARISONS: Final = tuple(
-    f"fcmp{kind}" for kind in ("OLT", "OGT", "OLE", "OGE", "OEQ", "ONE", "ULT", "UGT", "ULE", "UGE", "UEQ", "UNE")
-)
 _UNARY: Final = ("cos", "exp", "exp2", "floor", "ceil", "log", "log2", "precise_sqrt", "sqrt", "sin", "erf", "rsqrt")
 _CASTS: Final = ("si_to_fp", "ui_to_fp", "fp_to_si", "fp_to_ui", "fp_ext", "fp_trunc")
 
@@ -58,14 +55,21 @@ def narrowed(data: Any, dtype: Any) -> Any:
 
 
 def _in_float32(operation: Operation) -> Operation:
-    """An operation whose result has the type of its last argument, or is a comparison."""
+    """An operation whose result has the type of its arguments."""
 
     def run(self: Any, *handles: Any) -> Any:
         kinds = [handle.dtype.scalar for handle in handles if _is_narrow(handle)]
         found = operation(self, *map(widened, handles))
-        if not kinds:
-            return found
-        return Handle(found.data, kinds[0]) if found.data.dtype == np.bool_ else narrowed(found.data, kinds[0])
+        return narrowed(found.data, kinds[0]) if kinds else found
+
+    return run
+
+
+def _comparison(operation: Operation) -> Operation:
+    """What it returns says that it holds truth values, not what was compared: a splat of it makes what it says."""
+
+    def run(self: Any, left: Any, right: Any) -> Any:
+        return Handle(operation(self, widened(left), widened(right)).data, tl.int1)
 
     return run
 
@@ -96,8 +100,10 @@ def install() -> None:
     if hasattr(builder, "get_bf16"):
         return
     interpreter.interpreter_builder.options = interpreter.InterpreterOptions(sanitize_overflow=False)  # integers wrap
-    for name in (*_BINARY, *_COMPARISONS, *_UNARY, "clampf", "fma"):
+    for name in (*_BINARY, *_UNARY, "clampf", "fma"):
         setattr(builder, f"create_{name}", _in_float32(getattr(builder, f"create_{name}")))
+    for name in filter(lambda name: name.startswith(("create_icmp", "create_fcmp")), dir(builder)):
+        setattr(builder, name, _comparison(getattr(builder, name)))
     for name in (*_CASTS, "fp_to_fp"):
         setattr(builder, f"create_{name}", _cast(getattr(builder, f"create_{name}")))
     builder.create_dot = _dot(builder.create_dot)

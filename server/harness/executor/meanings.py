@@ -1,0 +1,79 @@
+"""A kernel's text for Triton's interpreter, where Python means another thing than Triton's code generator.
+
+Of blocks, Python's `and`, `or` and `not` ask for one truth value; the code generator takes them element by element. And
+the interpreter hands a type or a number to an inner function as it is, where the code generator hands over a constexpr.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any, Final
+
+import triton.language as tl
+from triton.runtime import interpreter
+
+
+class Meanings(interpreter.ASTTransformer):
+    """Changes a tree, which was checked before, so that names of FUNCTIONS stand in it."""
+
+    def visit_Assign(self, node: ast.Assign) -> Any:
+        return super().visit_Assign(self.generic_visit(node))
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.Call:
+        self.generic_visit(node)
+        name = "__all" if isinstance(node.op, ast.And) else "__any"
+        return _call(node, name, *(ast.Lambda(_NOTHING, value) for value in node.values))
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        self.generic_visit(node)
+        return _call(node, "__not", node.operand) if isinstance(node.op, ast.Not) else node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        self.generic_visit(node)
+        is_read = node.attr == "value" and isinstance(node.ctx, ast.Load)
+        return _call(node, "__plain", node.value) if is_read else node
+
+
+_NOTHING: Final = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+
+
+def _call(node: ast.expr, name: str, *args: ast.expr) -> ast.Call:
+    return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), list(args), []), node)
+
+
+def _joined(method: str, decides: bool) -> Callable[..., Any]:
+    """`and` or `or` as the code generator has it: of what it knows only what decides, of tensors all."""
+
+    def joined(*parts: Callable[[], Any]) -> Any:
+        found: list[Any] = []
+        value: Any = None
+        for part in parts:
+            value = part()
+            if isinstance(value, tl.tensor):
+                found.append(value)
+            elif bool(value) is decides:
+                return value
+        result = found.pop() if found else value
+        while found:
+            result = getattr(found.pop(), method)(result, _semantic=interpreter.interpreter_semantic)
+        return result
+
+    return joined
+
+
+def _not(value: Any) -> Any:
+    return value.__not__(_semantic=interpreter.interpreter_semantic) if isinstance(value, tl.tensor) else not value
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, tl.dtype | bool | int | float | str | None) else value.value
+
+
+FUNCTIONS: Final = {
+    "__all": _joined("logical_and", False),
+    "__any": _joined("logical_or", True),
+    "__not": _not,
+    "__plain": _plain,
+}
+"""By a name that no kernel may use (compiler/check.py)."""
