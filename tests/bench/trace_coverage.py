@@ -1,21 +1,25 @@
-"""How many right candidates are traced whole: python3 tests/bench/trace_coverage.py [--out FILE] [FOLDER...]
+"""How many right candidates are traced whole, compiled and accepted: trace_coverage.py [--judge] [FOLDER...]
 
 Traces every right candidate of the corpus for its task's own case, and every module of the folders named, in a process
 each, and prints a line for each and the total. A module of a folder has a class ModelNew; its get_inputs() and, where
 it wants, get_init_inputs() stand beside it or in a file of its name that ends in .ref. Needs no GPU, and has no
 sandbox: name only folders that you trust.
+
+With --judge a daemon without a GPU judges what was traced, against the class Model of the same file, under the
+strictest policy that allows its operators: its kernels are compiled for sm_90, and Triton's interpreter runs them.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import pickle
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +29,14 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "server" / "harness")]
 import corpus  # noqa: E402
 import torch  # noqa: E402
 import values  # noqa: E402
+from daemon import Daemon, DaemonError, running_daemon  # noqa: E402
 from shared import operators, plan  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 from tracer import trace  # noqa: E402
 
 TARGET = "cuda:90"
+LIMIT_S = 600.0
+POLICIES: dict[operators.Foreign, str] = {"movement": "strict", "library": "hybrid", "any": "any"}
 UNCONFINED = ("bad_", "links_in_the_cache", "locked_cache", "pipe_in_the_cache")
 """Right candidates that first try what a sandbox is for; there is none here."""
 
@@ -53,12 +60,20 @@ class Line:
     launches: int = 0
     policy: str = ""
     """The strictest policy that allows its operators."""
+    foreign: str = ""
+    """The first operator that keeps it from a stricter one."""
+    verdict: str = ""
+    """Empty: it was not judged."""
+    compiled: int = 0
+    """Kernels for sm_90."""
 
     def __str__(self) -> str:
         if self.reason:
             return f"{self.label}: not traced: {self.reason}"
         counted = f"{self.launches} launches, {self.operators} operators"
-        return f"{self.label}: {counted}, {self.policy}, {self.milliseconds:.0f} ms"
+        policy = f"{self.policy} ({self.foreign})" if self.foreign else self.policy
+        judged = f", {self.compiled} compiled, {self.verdict}" if self.verdict else ""
+        return f"{self.label}: {counted}, {policy}, {self.milliseconds:.0f} ms{judged}"
 
 
 def of_corpus() -> Iterator[Module]:
@@ -115,13 +130,28 @@ def traced(module: Module) -> Line:
     parsed = plan.parse(found.plan)
     steps = list(plan.walk(parsed.traces[0].steps))
     launches = sum(isinstance(step, plan.Launch) for step in steps)
-    policies: tuple[tuple[operators.Foreign, str], ...] = (
-        ("movement", "strict"),
-        ("library", "hybrid"),
-        ("any", "any"),
-    )
-    policy = next((name for foreign, name in policies if not operators.allowed(parsed, foreign)), "none")
-    return Line(module.label, spent, "", len(steps) - launches, launches, policy)
+    refused = {name: operators.allowed(parsed, foreign) for foreign, name in POLICIES.items()}
+    policy = next((name for name, refusals in refused.items() if not refusals), "none")
+    foreign = next((refusals[0].operator for name, refusals in reversed(refused.items()) if refusals), "")
+    return Line(module.label, spent, "", len(steps) - launches, launches, policy, foreign)
+
+
+def judged(daemon: Daemon, module: Module, line: Line) -> Line:
+    """With its verdict, where it has a reference and is traced."""
+    if line.reason or line.policy == "none":
+        return line
+    policy = {"name": "hybrid", "foreign": "any"} if line.policy == "any" else {"name": line.policy}
+    try:
+        task = daemon.post("/v1/tasks", {"name": module.label, "reference": module.reference, "level": 1}, LIMIT_S)
+        body = {"task": task["id"], "candidate": module.source.decode(), "entry_point": module.entry, "policy": policy}
+        verdict = daemon.judge(body, LIMIT_S)
+    except DaemonError as error:
+        return replace(line, verdict=f"not judged: {str(error)[:300]}")
+    compiled = next((stage["of"] for stage in verdict["stages"] if stage["stage"] == "compile" and stage["done"]), 0)
+    if verdict["class"] == "ok":
+        return replace(line, verdict=f"ok until {verdict['passed_stage']}", compiled=compiled)
+    said = " ".join(str((verdict.get("feedback") or {}).get("text")).split())[:400]
+    return replace(line, verdict=f"{verdict['class']} in {verdict['failed_at']}: {said}", compiled=compiled)
 
 
 def in_fork(work: Callable[[], Line], label: str) -> Line:
@@ -154,6 +184,11 @@ def report(lines: list[Line]) -> list[str]:
     for policy in ("strict", "hybrid", "any", "none"):
         count = sum(line.policy == policy for line in whole)
         rows.append(f"  allowed from {policy}: {count}")
+    given = [line for line in whole if line.verdict]
+    if given:
+        rows.append(f"judged without a GPU: {len(given)}")
+        rows.append(f"  compiled for sm_90: {sum(line.compiled > 0 for line in given)}")
+        rows.append(f"  accepted: {sum(line.verdict.startswith('ok') for line in given)}")
     spent = sorted(line.milliseconds for line in whole)
     if spent:
         rows.append(f"  milliseconds: median {spent[len(spent) // 2]:.0f}, most {spent[-1]:.0f}")
@@ -164,16 +199,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--out", type=Path)
     parser.add_argument("--no-corpus", action="store_true")
+    parser.add_argument("--only", default="", help="modules with this in their label")
+    parser.add_argument("--judge", action="store_true")
+    parser.add_argument("--programs", type=Path, default=ROOT / "build" / "bin")
     parser.add_argument("folders", nargs="*", type=Path)
     given = parser.parse_args()
     trace.prime()
     torch.set_num_threads(1)
     modules = [] if given.no_corpus else list(of_corpus())
     modules += [module for folder in given.folders for module in of_folder(folder)]
+    modules = [module for module in modules if given.only in module.label]
     lines = []
-    for module in modules:
-        lines.append(in_fork(lambda module=module: traced(module), module.label))  # type: ignore[misc]
-        print(lines[-1], flush=True)
+    with contextlib.ExitStack() as stack:
+        daemon = stack.enter_context(running_daemon(given.programs, sys.executable)) if given.judge else None
+        if daemon is not None:
+            daemon.wait_until_ready()
+        for module in modules:
+            line = in_fork(lambda module=module: traced(module), module.label)  # type: ignore[misc]
+            lines.append(line if daemon is None else judged(daemon, module, line))
+            print(lines[-1], flush=True)
     rows = report(lines)
     print("\n".join(rows[len(lines) :]))
     if given.out is not None:
