@@ -161,6 +161,42 @@ def simulate(directory: Path, numbers: Sequence[int], seconds: float) -> Iterato
             database.stop()
 
 
+def sweep(directory: Path, seconds: float) -> Json:
+    """What ten simulated nodes have judged in so many seconds goes, all but a hundred, and the tables are vacuumed."""
+    program = BINARY.parents[1] / "plain" / "bench" / "cluster_load"
+    database = Database(directory / "database", ["max_connections=600", "autovacuum=off"])
+    count = "SELECT count(*) FROM verifierd.submission"
+    try:
+        subprocess.run([str(program), database.url, "10", str(seconds)], capture_output=True, check=True)
+        with nodes(directory, database.url, 1, 1):
+            pass
+        before, stored = counted(database), int(database.ask(count)[0])
+        node = Node("sweeper", directory, database.url, ["--paused=true", "--retention-rows=100"])
+        try:
+            begun = time.monotonic()
+            node.call("POST", "/v1/retention", {})
+            while (left := int(database.ask(count)[0])) > 108 and time.monotonic() < begun + LIMIT_S:
+                time.sleep(0.5)
+            took = time.monotonic() - begun
+        finally:
+            node.stop()
+        wal = counted(database)[0] - before[0]
+        begun = time.monotonic()
+        database.ask("VACUUM")
+        vacuum = time.monotonic() - begun
+    finally:
+        database.stop()
+    removed = stored - left
+    return {
+        "load": os.getloadavg()[0],
+        "stored": stored,
+        "removed": removed,
+        "removed_s": removed / took,
+        "wal_bytes": wal / max(1, removed),
+        "vacuum_s": vacuum,
+    }
+
+
 async def poll(node: Node, one: str) -> tuple[float, float]:
     """When it was asked for and when its verdict came."""
     port = int(node.url.rpartition(":")[2])
@@ -241,6 +277,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=0.4, help="that a verdict takes of a slot")
     parser.add_argument("--simulate", type=int, nargs="*", default=[], help="numbers of simulated nodes")
     parser.add_argument("--for", type=float, default=20, dest="length", help="seconds of each simulation")
+    parser.add_argument("--sweep", type=float, default=0, help="seconds that are judged before retention removes it")
     parser.add_argument("--polls", type=int, default=0, help="clients that wait")
     options = parser.parse_args()
     lines: list[Json] = []
@@ -248,9 +285,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="verifierd-bench-", ignore_cleanup_errors=True) as name:
         top = Path(name)
         top.chmod(0o755)
-        if options.simulate or options.polls:
+        if options.simulate or options.polls or options.sweep:
             for line in simulate(top, options.simulate, options.length):
                 print(json.dumps(line), flush=True)
+            if options.sweep:
+                print(json.dumps(sweep(top, options.sweep)), flush=True)
             if options.polls:
                 print(json.dumps(run_polls(top, options.polls)))
             return 0
