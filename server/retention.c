@@ -88,7 +88,7 @@ prepare(struct retention *r, enum sweep_phase phase)
         return c->retention_days > 0;
     case BY_ROWS:
         r->step.before_ms = now_ms + 1;
-        if (c->retention_rows == 0 || store_count(r->store, &counts, NULL) != 0)
+        if (c->retention_rows == 0 || reader_count(store_reader(r->store), &counts, NULL) != 0)
             return false;
         r->step.most =
             counts.by_state[SUBMISSION_DONE] + counts.by_state[SUBMISSION_CANCELLED] - c->retention_rows;

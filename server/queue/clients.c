@@ -225,7 +225,7 @@ clients_restore(struct clients *cs, struct store *store, struct error *err)
 
     if (!has_gpu_limit(&cs->quotas))
         return 0;
-    return store_each_usage(store, now_ms - now_ms % DAY_MS, usage_cb, cs, err);
+    return reader_each_usage(store_reader(store), now_ms - now_ms % DAY_MS, usage_cb, cs, err);
 }
 
 void

@@ -9,7 +9,10 @@
 #ifndef STORE_BACKEND_H
 #define STORE_BACKEND_H
 
+#include "server/store/sql.h"
 #include "server/store/store.h"
+
+struct labels;
 
 /* An opened database: the first member of the back end's own struct. */
 struct store_backend {
@@ -58,14 +61,29 @@ struct backend_ops {
     /* Is there room for a write? touch: write something, too. Nothing of it stays. */
     int (*probe)(struct store_backend *b, bool touch, struct error *err);
 
-    /* The writes of store.h; see there for what they mean and which codes they return. */
-    int (*add_task)(struct store_backend *b, const struct task_row *row, struct error *err);
-    int (*name_task)(struct store_backend *b, const char *client, const char *name, const char *id,
-                     int64_t now_ms, struct error *err);
-    int (*rename_task)(struct store_backend *b, const char *client, const char *name, const char *id,
-                       int64_t now_ms, struct error *err);
-    int (*remove_task)(struct store_backend *b, const char *client, const char *id, struct error *err);
-    int (*add_submissions)(struct store_backend *b, const struct store_intake *intake, struct error *err);
+    /*
+     * As reader_ops.each(), through the connection that writes. row_cb NULL: no rows are wanted. changed (may be NULL):
+     * how many rows a statement without an answer changed.
+     */
+    int (*each)(struct store_backend *b, const char *what, const char *sql, const struct sql_value *values,
+                size_t nvalues, sql_row_cb *row_cb, void *arg, int64_t *changed, struct error *err);
+    /* What differs between databases in changes.c: statements, and parts of the writes. */
+    const struct sql_changes {
+        const char *lock_task, *task_in_use, *forget_keys;
+    } * dialect;
+    /* Store bytes under their hash unless they are there already. */
+    int (*put_blob)(struct store_backend *b, const char *hash, const void *bytes, size_t size,
+                    struct error *err);
+    /* Remove it, and all that is counted of it. */
+    int (*drop_task)(struct store_backend *b, const char *id, struct error *err);
+    /* A new submission is to be judged; together: its group, or NULL. NULL: its row says so. */
+    int (*add_job)(struct store_backend *b, const struct submission_row *row, const char *together,
+                   const struct labels *labels, struct error *err);
+    /* A new submission has its verdict already. */
+    int (*count_verdict)(struct store_backend *b, const struct submission_row *row,
+                         const struct labels *labels, struct error *err);
+
+    /* The writes of store.h that are not in changes.c; see there for what they mean and which codes they return. */
     int (*join)(struct store_backend *b, const char *node, int64_t lease_ms, struct store_lease *out,
                 struct error *err);
     int (*renew)(struct store_backend *b, const struct store_lease *l, int64_t lease_ms,
@@ -82,77 +100,43 @@ struct backend_ops {
     int (*cancel)(struct store_backend *b, const char *id, int why, struct error *err); /* or NULL */
     int (*finish)(struct store_backend *b, const struct submission_row *row, const char *log, size_t log_size,
                   struct error *err);
-    int (*add_calibration)(struct store_backend *b, const struct calibration_row *row, struct error *err);
-    int (*put_canary)(struct store_backend *b, const struct canary_row *row, struct error *err);
     int (*sweep)(struct store_backend *b, struct store_sweep *step, struct error *err);
+};
+
+/* What differs between databases in what is read: parts of statements. */
+struct sql_dialect {
+    /* The columns of a submission (s), of a group and of sums of groups (g), in the order of reads.c; "FROM" for them. */
+    const char *submission_columns, *submissions, *group_columns, *group_counts, *group_counts_from;
+    const char *live_state; /* the column that says queued and running */
+    const char *unfinished; /* behind the columns: all that is queued or running, oldest first */
+    /* Whole statements, in the order of their parameters in reads.c and sums_reads.c. */
+    const char *is_unfinished, *count, *each_failure, *each_task_sum, *get_task_sum, *each_record;
+    /* Indices are named where there is a choice: NULL, or what to walk for such a list, NULL for the table itself. */
+    const char *(*list_index)(const struct submission_filter *f);
+    bool names_indices;
+    bool has_nodes; /* several: one may hand on what it made */
 };
 
 /* A reader's own thread. Between begin() and end() all reads see one instant. */
 struct reader_ops {
+    const struct sql_dialect *dialect;
     void (*free)(struct store_reader *r);
     void (*begin)(struct store_reader *r);
     void (*end)(struct store_reader *r);
 
-    int (*get_task)(struct store_reader *r, const char *id, struct task_row *out, struct error *err);
-    int (*find_task)(struct store_reader *r, const char *client, const char *name, char id[HASH_TEXT_SIZE],
-                     bool *is_own, struct error *err);
-    int (*get_submission)(struct store_reader *r, const char *id, struct submission_row *out,
-                          struct error *err);
-    int (*is_unfinished)(struct store_reader *r, const char *id, bool *out, struct error *err);
-    int (*get_answer)(struct store_reader *r, const char *id, char **client, char **verdict,
-                      struct error *err);
-    int (*get_source)(struct store_reader *r, const char *hash, struct buffer *out, struct error *err);
-    int (*get_carried)(struct store_reader *r, const char *id, struct carried_row *out,
-                       struct error *err); /* or NULL */
-    int (*get_log)(struct store_reader *r, const char *submission_id, struct buffer *out, struct error *err);
-    int (*get_group)(struct store_reader *r, const char *id, struct group_row *out, struct error *err);
-    int (*get_key)(struct store_reader *r, const char *client, const char *key, int64_t now_ms,
-                   struct key_row *out, struct error *err);
-    int (*each_of_group)(struct store_reader *r, const char *group_id, store_submission_cb *row_cb, void *arg,
-                         struct error *err);
-    int (*find_cached)(struct store_reader *r, const char *cache_key, struct submission_row *out,
-                       struct error *err);
-    int (*each_usage)(struct store_reader *r, int64_t since_ms, store_usage_cb *usage_cb, void *arg,
-                      struct error *err);
-    int (*list_submissions)(struct store_reader *r, const struct submission_filter *f,
-                            store_submission_cb *row_cb, void *arg, struct error *err);
-    int (*list_briefs)(struct store_reader *r, const struct submission_filter *f, store_brief_cb *row_cb,
-                       void *arg, struct error *err);
-    int (*list_tasks)(struct store_reader *r, const char *name, const char *after, int limit,
-                      store_task_cb *row_cb, void *arg, struct error *err);
-    int (*each_unfinished)(struct store_reader *r, store_submission_cb *row_cb, void *arg, struct error *err);
-    int (*each_calibration)(struct store_reader *r, store_calibration_cb *row_cb, void *arg,
-                            struct error *err);
-    int (*each_canary)(struct store_reader *r, store_canary_cb *row_cb, void *arg, struct error *err);
-    int (*each_trend)(struct store_reader *r, const char *scope, int span_s, int64_t since_s,
-                      store_trend_cb *row_cb, void *arg, struct error *err);
-    int (*each_failure)(struct store_reader *r, const struct failure_filter *f, store_failure_cb *row_cb,
-                        void *arg, struct error *err);
-    int (*each_task_sum)(struct store_reader *r, const char *scope, int64_t before_ms, const char *before_id,
-                         int limit, store_task_sum_cb *row_cb, void *arg, struct error *err);
-    int (*get_task_sum)(struct store_reader *r, const char *scope, const char *task_id,
-                        store_task_sum_cb *row_cb, void *arg, struct error *err);
-    int (*each_leader)(struct store_reader *r, const char *task_id, const char *client, int limit,
-                       store_leader_cb *row_cb, void *arg, struct error *err);
-    int (*each_record)(struct store_reader *r, const char *scope, const char *task_id,
-                       store_record_cb *row_cb, void *arg, struct error *err);
-    int (*each_node)(struct store_reader *r, store_node_cb *row_cb, void *arg,
-                     struct error *err); /* or NULL */
+    /*
+     * Gives each row of the answer to row_cb, until it returns false; n (may be NULL) counts the calls. what names the
+     * statement in errors. ERR_STORE also where it is called from its own callback.
+     */
+    int (*each)(struct store_reader *r, const char *what, const char *sql, const struct sql_value *values,
+                size_t nvalues, sql_row_cb *row_cb, void *arg, size_t *n, struct error *err);
+
+    /* As in store.h. NULL: there is one node, and what is queued waits. */
+    int (*each_node)(struct store_reader *r, store_node_cb *row_cb, void *arg, struct error *err);
     int (*each_cancel)(struct store_reader *r, const char *node, int limit, store_cancel_cb *row_cb,
-                       void *arg, struct error *err); /* or NULL */
+                       void *arg, struct error *err);
     int (*waits)(struct store_reader *r, const struct store_lease *l, const struct store_wants *wants,
-                 bool *out, struct error *err); /* NULL: what is queued waits */
-    int (*each_group)(struct store_reader *r, const struct groups_filter *f, store_group_sum_cb *row_cb,
-                      void *arg, struct error *err);
-    int (*each_run)(struct store_reader *r, const char *scope, int64_t before_ms, const char *before,
-                    int limit, store_run_cb *row_cb, void *arg, struct error *err);
-    int (*get_run)(struct store_reader *r, const char *scope, const char *run, store_run_cb *row_cb,
-                   void *arg, struct error *err);
-    int (*each_run_step)(struct store_reader *r, const char *scope, const char *run, int64_t from,
-                         int64_t width, store_run_step_cb *row_cb, void *arg, struct error *err);
-    int (*each_run_task)(struct store_reader *r, const char *scope, const char *run, int64_t from,
-                         int64_t width, int limit, store_run_step_cb *row_cb, void *arg, struct error *err);
-    int (*count)(struct store_reader *r, struct store_counts *out, struct error *err);
+                 bool *out, struct error *err);
 
     /* Of a reader that does nothing else, the keeper: at once durable, and not between begin() and end(). */
     int (*renew)(struct store_reader *r, const struct store_lease *l, int64_t lease_ms,

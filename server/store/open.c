@@ -78,6 +78,30 @@ store_close(struct store *s)
     free(s);
 }
 
+struct store_reader *
+store_reader(struct store *s)
+{
+    return s->loop_reader;
+}
+
+void
+store_reads_begin(struct store *s)
+{
+    s->loop_reader->ops->begin(s->loop_reader);
+}
+
+void
+store_reads_end(struct store *s)
+{
+    s->loop_reader->ops->end(s->loop_reader);
+}
+
+int
+store_read(struct store *s, store_read_cb *read_cb, store_read_done_cb *done_cb, void *arg, struct error *err)
+{
+    return readers_put(s->readers, read_cb, done_cb, arg, err);
+}
+
 const struct store_lease *
 store_lease(const struct store *s)
 {

@@ -1,393 +1,558 @@
-#include "server/store/backend.h"
-#include "server/store/private.h"
-#include "server/store/readers.h"
+#include "server/store/reading.h"
 
-/* Each read of store.h is the reader's own; on the loop its own reader makes it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/auto.h"
+#include "common/clock.h"
+#include "server/store/rows.h"
+
+#define PAGE_MAX 200
+
+static int
+no_memory(struct error *err)
+{
+    return error_set(err, ERR_NOMEM, "no memory for a stored row");
+}
+
+/* --- one row --- */
+
+/* What a look-up does with its row; out is the caller's. 0, or err's code. */
+typedef int take_fn(struct sql_row *row, void *out, struct error *err);
+
+struct look_up {
+    take_fn *take;
+    void *out;
+    struct error *err;
+    int rc;
+};
+
+static bool
+take_one(void *arg, struct sql_row *row)
+{
+    struct look_up *l = arg;
+
+    l->rc = l->take(row, l->out, l->err);
+    return false;
+}
+
+/* One row by a key: ERR_NOTFOUND, naming both, where there is none. */
+static int
+look_up(struct store_reader *r, const char *what, const char *key, const char *sql,
+        const struct sql_value *values, size_t nvalues, take_fn *take, void *out, struct error *err)
+{
+    struct look_up l = { .take = take, .out = out, .err = err };
+    size_t n = 0;
+    int rc = r->ops->each(r, what, sql, values, nvalues, take_one, &l, &n, err);
+
+    if (rc == 0 && n == 0)
+        return error_set(err, ERR_NOTFOUND, "no %s %s", what, key);
+    return rc < 0 ? rc : l.rc;
+}
+
+#define TASK_COLUMNS "id, name, entry_point, level, dynamic_shapes, metadata, created_ms"
+#define TASK_NCOLUMNS 7
+
+/* A task's reference and spec are left NULL. */
+static struct task_row
+task_view(struct sql_row *row)
+{
+    struct task_row out = { .name = row_text(row, 1),
+                            .entry_point = row_text(row, 2),
+                            .level = (int)row_int(row, 3),
+                            .dynamic_shapes = row_bool(row, 4),
+                            .metadata = row_text(row, 5),
+                            .created_ms = row_int(row, 6) };
+
+    row_name(row, 0, out.id, sizeof(out.id));
+    return out;
+}
+
+static struct submission_row
+submission_view(struct sql_row *row)
+{
+    struct submission_row out = { .group_index = (int)row_int(row, 2),
+                                  .state = (enum submission_state)row_int(row, 5),
+                                  .priority = (int)row_int(row, 6),
+                                  .client = row_text(row, 7),
+                                  .request = row_text(row, 8),
+                                  .attempts = (int)row_int(row, 9),
+                                  .created_ms = row_int(row, 10),
+                                  .finished_ms = row_int(row, 11),
+                                  .stage = row_text(row, 12),
+                                  .class_ = row_text(row, 13),
+                                  .reward = row_real(row, 14),
+                                  .verdict = row_text(row, 15),
+                                  .claim = row_int(row, 16),
+                                  .is_lost = row_bool(row, 17) };
+
+    row_name(row, 0, out.id, sizeof(out.id));
+    row_name(row, 1, out.group_id, sizeof(out.group_id));
+    row_name(row, 3, out.task_id, sizeof(out.task_id));
+    row_name(row, 4, out.source_hash, sizeof(out.source_hash));
+    return out;
+}
+
+static int
+take_task(struct sql_row *row, void *out, struct error *err)
+{
+    struct task_row view = task_view(row), *task = out;
+    const char *spec = row_text(row, TASK_NCOLUMNS);
+
+    if (row->is_short || task_row_copy(&view, task) < 0 || (spec && !(task->spec = strdup(spec))))
+        return no_memory(err);
+    return row->ops->unpack(row, TASK_NCOLUMNS + 1, &task->reference, &task->reference_size, err);
+}
 
 int
 reader_get_task(struct store_reader *r, const char *id, struct task_row *out, struct error *err)
 {
-    return r->ops->get_task(r, id, out, err);
+    memset(out, 0, sizeof(*out));
+    int rc = look_up(r, "task", id,
+                     "SELECT " TASK_COLUMNS ", spec, blob.size, blob.data FROM task"
+                     " JOIN blob ON blob.hash = reference_hash WHERE id = $1",
+                     SQL_VALUES(sql_text(id)), take_task, out, err);
+    if (rc < 0)
+        task_row_release(out);
+    return rc;
 }
 
-int
-store_get_task(struct store *s, const char *id, struct task_row *out, struct error *err)
+struct found_task {
+    char *id;
+    bool *is_own;
+};
+
+static int
+take_name(struct sql_row *row, void *out, struct error *err)
 {
-    return reader_get_task(s->loop_reader, id, out, err);
+    struct found_task *found = out;
+
+    row_name(row, 0, found->id, HASH_TEXT_SIZE);
+    *found->is_own = row_bool(row, 1);
+    return row->is_short ? no_memory(err) : 0;
 }
 
 int
 reader_find_task(struct store_reader *r, const char *client, const char *name, char id[HASH_TEXT_SIZE],
                  bool *is_own, struct error *err)
 {
-    return r->ops->find_task(r, client, name, id, is_own, err);
+    return look_up(r, "task", name,
+                   "SELECT task_id, client = $2 FROM task_alias WHERE name = $1"
+                   " ORDER BY client = $2 DESC, created_ms, client LIMIT 1",
+                   SQL_VALUES(sql_text(name), sql_text(client ? client : "")), take_name,
+                   &(struct found_task){ id, is_own }, err);
 }
 
-int
-store_find_task(struct store *s, const char *client, const char *name, char id[HASH_TEXT_SIZE], bool *is_own,
-                struct error *err)
+static int
+take_submission(struct sql_row *row, void *out, struct error *err)
 {
-    return reader_find_task(s->loop_reader, client, name, id, is_own, err);
+    struct submission_row view = submission_view(row);
+    return row->is_short || submission_row_copy(&view, out) < 0 ? no_memory(err) : 0;
+}
+
+/* index: INDEXED(). where: what follows the key's column. */
+static int
+read_submission(struct store_reader *r, const char *what, const char *index, const char *where,
+                const char *key, struct submission_row *out, struct error *err)
+{
+    struct sql_query q = { .n = 0 };
+
+    memset(out, 0, sizeof(*out));
+    sql_add(&q, "SELECT %s FROM %s%s WHERE %s", dialect_of(r)->submission_columns, dialect_of(r)->submissions,
+            index, where);
+    int rc = look_up(r, what, key, q.sql, SQL_VALUES(sql_text(key)), take_submission, out, err);
+    if (rc < 0)
+        submission_row_release(out);
+    return rc;
 }
 
 int
 reader_get_submission(struct store_reader *r, const char *id, struct submission_row *out, struct error *err)
 {
-    return r->ops->get_submission(r, id, out, err);
-}
-
-int
-store_get_submission(struct store *s, const char *id, struct submission_row *out, struct error *err)
-{
-    return reader_get_submission(s->loop_reader, id, out, err);
-}
-
-int
-reader_is_unfinished(struct store_reader *r, const char *id, bool *out, struct error *err)
-{
-    return r->ops->is_unfinished(r, id, out, err);
-}
-
-int
-store_is_unfinished(struct store *s, const char *id, bool *out, struct error *err)
-{
-    return reader_is_unfinished(s->loop_reader, id, out, err);
-}
-
-int
-reader_get_answer(struct store_reader *r, const char *id, char **client, char **verdict, struct error *err)
-{
-    return r->ops->get_answer(r, id, client, verdict, err);
-}
-
-int
-store_get_answer(struct store *s, const char *id, char **client, char **verdict, struct error *err)
-{
-    return reader_get_answer(s->loop_reader, id, client, verdict, err);
-}
-
-int
-reader_get_source(struct store_reader *r, const char *hash, struct buffer *out, struct error *err)
-{
-    return r->ops->get_source(r, hash, out, err);
-}
-
-int
-store_get_source(struct store *s, const char *hash, struct buffer *out, struct error *err)
-{
-    return reader_get_source(s->loop_reader, hash, out, err);
-}
-
-int
-reader_get_carried(struct store_reader *r, const char *id, struct carried_row *out, struct error *err)
-{
-    *out = (struct carried_row){ 0 };
-    return r->ops->get_carried ? r->ops->get_carried(r, id, out, err)
-                               : error_set(err, ERR_NOTFOUND, "nothing was handed on with %s", id);
-}
-
-int
-reader_get_log(struct store_reader *r, const char *submission_id, struct buffer *out, struct error *err)
-{
-    return r->ops->get_log(r, submission_id, out, err);
-}
-
-int
-store_get_log(struct store *s, const char *submission_id, struct buffer *out, struct error *err)
-{
-    return reader_get_log(s->loop_reader, submission_id, out, err);
-}
-
-int
-reader_get_group(struct store_reader *r, const char *id, struct group_row *out, struct error *err)
-{
-    return r->ops->get_group(r, id, out, err);
-}
-
-int
-store_get_group(struct store *s, const char *id, struct group_row *out, struct error *err)
-{
-    return reader_get_group(s->loop_reader, id, out, err);
-}
-
-int
-reader_get_key(struct store_reader *r, const char *client, const char *key, int64_t now_ms,
-               struct key_row *out, struct error *err)
-{
-    return r->ops->get_key(r, client, key, now_ms, out, err);
-}
-
-int
-store_get_key(struct store *s, const char *client, const char *key, int64_t now_ms, struct key_row *out,
-              struct error *err)
-{
-    return reader_get_key(s->loop_reader, client, key, now_ms, out, err);
-}
-
-int
-reader_each_of_group(struct store_reader *r, const char *group_id, store_submission_cb *row_cb, void *arg,
-                     struct error *err)
-{
-    return r->ops->each_of_group(r, group_id, row_cb, arg, err);
-}
-
-int
-store_each_of_group(struct store *s, const char *group_id, store_submission_cb *row_cb, void *arg,
-                    struct error *err)
-{
-    return reader_each_of_group(s->loop_reader, group_id, row_cb, arg, err);
+    return read_submission(r, "submission", "", "s.id = $1", id, out, err);
 }
 
 int
 reader_find_cached(struct store_reader *r, const char *cache_key, struct submission_row *out,
                    struct error *err)
 {
-    return r->ops->find_cached(r, cache_key, out, err);
+    return read_submission(r, "verdict under", INDEXED(r, "submission_cache"),
+                           "s.cache_key = $1 ORDER BY s.id DESC LIMIT 1", cache_key, out, err);
+}
+
+static int
+take_bool(struct sql_row *row, void *out, struct error *err)
+{
+    *(bool *)out = row_bool(row, 0);
+    return row->is_short ? no_memory(err) : 0;
 }
 
 int
-store_find_cached(struct store *s, const char *cache_key, struct submission_row *out, struct error *err)
+reader_is_unfinished(struct store_reader *r, const char *id, bool *out, struct error *err)
 {
-    return reader_find_cached(s->loop_reader, cache_key, out, err);
+    return look_up(r, "submission", id, dialect_of(r)->is_unfinished, SQL_VALUES(sql_text(id)), take_bool,
+                   out, err);
+}
+
+static int
+take_answer(struct sql_row *row, void *out, struct error *err)
+{
+    char ***texts = out;
+    int rc = 0;
+
+    for (int i = 0; i < 2; i++) {
+        const char *text = row_text(row, i);
+        if (text && !(*texts[i] = strdup(text)))
+            rc = no_memory(err);
+    }
+    return row->is_short ? no_memory(err) : rc;
+}
+
+int
+reader_get_answer(struct store_reader *r, const char *id, char **client, char **verdict, struct error *err)
+{
+    char **out[] = { client, verdict };
+
+    *client = *verdict = NULL;
+    int rc = look_up(r, "submission", id, "SELECT client, verdict FROM submission WHERE id = $1",
+                     SQL_VALUES(sql_text(id)), take_answer, out, err);
+    if (rc < 0) {
+        free(ptr_take(client));
+        free(ptr_take(verdict));
+    }
+    return rc;
+}
+
+static int
+take_key(struct sql_row *row, void *out, struct error *err)
+{
+    struct key_row *key = out;
+
+    row_name(row, 0, key->request_hash, sizeof(key->request_hash));
+    row_name(row, 1, key->id, sizeof(key->id));
+    key->created_ms = row_int(row, 2);
+    return row->is_short ? no_memory(err) : 0;
+}
+
+int
+reader_get_key(struct store_reader *r, const char *client, const char *key, int64_t now_ms,
+               struct key_row *out, struct error *err)
+{
+    memset(out, 0, sizeof(*out));
+    snprintf(out->client, sizeof(out->client), "%s", client);
+    snprintf(out->key, sizeof(out->key), "%s", key);
+    return look_up(r, "request of the client", client,
+                   "SELECT request_hash, id, created_ms FROM idempotency"
+                   " WHERE client = $1 AND key = $2 AND created_ms > $3",
+                   SQL_VALUES(sql_text(client), sql_text(key), sql_int(now_ms - STORE_KEY_LIFE_MS)), take_key,
+                   out, err);
+}
+
+static int
+take_group(struct sql_row *row, void *out, struct error *err)
+{
+    struct group_row view = { .request = row_text(row, 2),
+                              .size = (int)row_int(row, 3),
+                              .created_ms = row_int(row, 4),
+                              .age_ms = row_int(row, 5) };
+
+    row_name(row, 0, view.id, sizeof(view.id));
+    row_name(row, 1, view.task_id, sizeof(view.task_id));
+    if (row->ops->is_null(row, 5)) /* this machine's clock is the only one */
+        view.age_ms = clock_wall_ms() - view.created_ms;
+    return row->is_short || group_row_copy(&view, out) < 0 ? no_memory(err) : 0;
+}
+
+int
+reader_get_group(struct store_reader *r, const char *id, struct group_row *out, struct error *err)
+{
+    struct sql_query q = { .n = 0 };
+
+    memset(out, 0, sizeof(*out));
+    sql_add(&q, "SELECT %s FROM submission_group WHERE id = $1", dialect_of(r)->group_columns);
+    int rc = look_up(r, "group", id, q.sql, SQL_VALUES(sql_text(id)), take_group, out, err);
+    if (rc < 0)
+        group_row_release(out);
+    return rc;
+}
+
+/* Appends what was stored under a hash, columns 1 and 2, unless that is NULL. */
+static int
+take_bytes(struct sql_row *row, void *out, struct error *err)
+{
+    AUTO_FREE char *bytes = NULL;
+    size_t size = 0;
+
+    if (row->ops->is_null(row, 0))
+        return 0;
+    int rc = row->ops->unpack(row, 1, &bytes, &size, err);
+    if (rc < 0)
+        return rc;
+    return buffer_append(out, bytes, size) < 0 ? no_memory(err) : 0;
+}
+
+int
+reader_get_source(struct store_reader *r, const char *hash, struct buffer *out, struct error *err)
+{
+    return look_up(r, "source", hash, "SELECT hash, size, data FROM blob WHERE hash = $1",
+                   SQL_VALUES(sql_text(hash)), take_bytes, out, err);
+}
+
+static int
+take_carried(struct sql_row *row, void *out, struct error *err)
+{
+    struct carried_row *carried = out;
+    const char *about = row_text(row, 0);
+
+    if (!about || !(carried->about = strdup(about)))
+        return no_memory(err);
+    return row->ops->unpack(row, 1, &carried->bytes, &carried->size, err);
+}
+
+int
+reader_get_carried(struct store_reader *r, const char *id, struct carried_row *out, struct error *err)
+{
+    *out = (struct carried_row){ 0 };
+    if (!dialect_of(r)->has_nodes)
+        return error_set(err, ERR_NOTFOUND, "nothing was handed on with %s", id);
+    return look_up(r, "what was handed on with", id, "SELECT about, size, data FROM carried WHERE id = $1",
+                   SQL_VALUES(sql_text(id)), take_carried, out, err);
+}
+
+int
+reader_get_log(struct store_reader *r, const char *submission_id, struct buffer *out, struct error *err)
+{
+    return look_up(r, "submission", submission_id,
+                   "SELECT log_hash, size, data FROM submission LEFT JOIN blob ON blob.hash = log_hash"
+                   " WHERE id = $1",
+                   SQL_VALUES(sql_text(submission_id)), take_bytes, out, err);
+}
+
+/* --- several rows: who is called for each, and with what --- */
+
+static bool
+give_submission(void *arg, struct sql_row *row)
+{
+    const struct call *call = arg;
+    struct submission_row view = submission_view(row);
+    return !row->is_short && ((store_submission_cb *)call->cb)(call->arg, &view);
+}
+
+int
+reader_each_of_group(struct store_reader *r, const char *group_id, store_submission_cb *row_cb, void *arg,
+                     struct error *err)
+{
+    struct sql_query q = { .n = 0 };
+    size_t n = 0;
+
+    sql_add(&q, "SELECT %s FROM %s%s WHERE s.group_id = $1 ORDER BY s.group_index",
+            dialect_of(r)->submission_columns, dialect_of(r)->submissions,
+            INDEXED(r, "submission_group_index"));
+    int rc = r->ops->each(r, "read submissions", q.sql, SQL_VALUES(sql_text(group_id)), give_submission,
+                          CALL(row_cb, arg), &n, err);
+    return rc == 0 && n == 0 ? error_set(err, ERR_NOTFOUND, "no group %s", group_id) : rc;
+}
+
+int
+reader_each_unfinished(struct store_reader *r, store_submission_cb *row_cb, void *arg, struct error *err)
+{
+    struct sql_query q = { .n = 0 };
+
+    sql_add(&q, "SELECT %s %s", dialect_of(r)->submission_columns, dialect_of(r)->unfinished);
+    return r->ops->each(r, "read submissions", q.sql, SQL_NO_VALUES, give_submission, CALL(row_cb, arg), NULL,
+                        err);
+}
+
+static bool
+give_usage(void *arg, struct sql_row *row)
+{
+    const struct call *call = arg;
+    const char *client = row_text(row, 0);
+
+    if (!row->is_short)
+        ((store_usage_cb *)call->cb)(call->arg, client, row_int(row, 1));
+    return true;
 }
 
 int
 reader_each_usage(struct store_reader *r, int64_t since_ms, store_usage_cb *usage_cb, void *arg,
                   struct error *err)
 {
-    return r->ops->each_usage(r, since_ms, usage_cb, arg, err);
+    char first[ID_SIZE];
+
+    /* An id begins with the time at which it was made. */
+    snprintf(first, sizeof(first), "%08x-%04x", (unsigned)(since_ms >> 16), (unsigned)(since_ms & 0xffff));
+    return r->ops->each(r, "sum up what clients used",
+                        "SELECT client, sum(device_ms) FROM submission WHERE id >= $1 AND client IS NOT NULL"
+                        " AND device_ms > 0 GROUP BY client",
+                        SQL_VALUES(sql_text(first)), give_usage, CALL(usage_cb, arg), NULL, err);
 }
 
-int
-store_each_usage(struct store *s, int64_t since_ms, store_usage_cb *usage_cb, void *arg, struct error *err)
+/* --- pages of submissions --- */
+
+static void
+add_conditions(struct sql_query *q, const struct sql_dialect *d, const struct submission_filter *f)
 {
-    return reader_each_usage(s->loop_reader, since_ms, usage_cb, arg, err);
+    bool is_live = f->state == SUBMISSION_QUEUED || f->state == SUBMISSION_RUNNING;
+
+    if (f->state >= 0) /* in the text: a partial index is for one state only */
+        sql_add(q, " AND %s = %d", is_live ? d->live_state : "s.state", f->state);
+    if (f->task_id)
+        sql_add_value(q, " AND s.task_id =", sql_text(f->task_id));
+    if (f->class_)
+        sql_add_value(q, " AND s.class =", sql_text(f->class_));
+    if (f->client)
+        sql_add_value(q, " AND s.client =", sql_text(f->client));
+    if (f->group_id)
+        sql_add_value(q, " AND s.group_id =", sql_text(f->group_id));
+    if (f->run)
+        sql_add_value(q, " AND s.run =", sql_text(f->run));
+    if (f->run && f->step >= 0)
+        sql_add_value(q, " AND s.step =", sql_int(f->step));
+    if (f->before)
+        sql_add_value(q, " AND s.id <", sql_text(f->before));
+}
+
+static int
+list(struct store_reader *r, const struct submission_filter *f, const char *columns, sql_row_cb *give,
+     struct call *call, struct error *err)
+{
+    const struct sql_dialect *d = dialect_of(r);
+    struct sql_query q = { .n = 0 };
+    int rc = check_limit(f->limit, PAGE_MAX, err);
+
+    if (rc == 0 && f->state >= SUBMISSION_NSTATES)
+        rc = error_set(err, ERR_INPUT, "no state has the number %d", f->state);
+    if (rc < 0)
+        return rc;
+    const char *index = d->list_index ? d->list_index(f) : NULL;
+    sql_add(&q, "SELECT %s FROM %s%s%s WHERE true", columns, d->submissions, index ? " INDEXED BY " : "",
+            index ? index : "");
+    add_conditions(&q, d, f);
+    sql_add_value(&q, " ORDER BY s.id DESC LIMIT", sql_int(f->limit));
+    return r->ops->each(r, "read submissions", q.sql, q.values, q.n, give, call, NULL, err);
 }
 
 int
 reader_list_submissions(struct store_reader *r, const struct submission_filter *f,
                         store_submission_cb *row_cb, void *arg, struct error *err)
 {
-    return r->ops->list_submissions(r, f, row_cb, arg, err);
+    return list(r, f, dialect_of(r)->submission_columns, give_submission, CALL(row_cb, arg), err);
 }
 
-int
-store_list_submissions(struct store *s, const struct submission_filter *f, store_submission_cb *row_cb,
-                       void *arg, struct error *err)
+static bool
+give_brief(void *arg, struct sql_row *row)
 {
-    return reader_list_submissions(s->loop_reader, f, row_cb, arg, err);
+    const struct call *call = arg;
+    const char *id = row_text(row, 0), *brief = row_text(row, 1), *verdict = row_text(row, 2);
+    return !row->is_short && ((store_brief_cb *)call->cb)(call->arg, id, brief, verdict);
 }
 
 int
 reader_list_briefs(struct store_reader *r, const struct submission_filter *f, store_brief_cb *row_cb,
                    void *arg, struct error *err)
 {
-    return r->ops->list_briefs(r, f, row_cb, arg, err);
+    return list(r, f, "s.id, s.brief, CASE WHEN s.brief IS NULL THEN s.verdict END", give_brief,
+                CALL(row_cb, arg), err);
 }
 
-int
-store_list_briefs(struct store *s, const struct submission_filter *f, store_brief_cb *row_cb, void *arg,
-                  struct error *err)
+/* --- tasks, calibrations, canaries, counts --- */
+
+static bool
+give_task(void *arg, struct sql_row *row)
 {
-    return reader_list_briefs(s->loop_reader, f, row_cb, arg, err);
+    const struct call *call = arg;
+    struct task_row view = task_view(row);
+    return !row->is_short && ((store_task_cb *)call->cb)(call->arg, &view);
 }
 
 int
 reader_list_tasks(struct store_reader *r, const char *name, const char *after, int limit,
                   store_task_cb *row_cb, void *arg, struct error *err)
 {
-    return r->ops->list_tasks(r, name, after, limit, row_cb, arg, err);
+    const struct sql_value values[] = { sql_text(after ? after : ""), sql_int(limit), sql_text(name) };
+    int rc = check_limit(limit, PAGE_MAX, err);
+
+    if (rc < 0)
+        return rc;
+    return r->ops->each(r, "read tasks",
+                        name ? "SELECT " TASK_COLUMNS
+                               " FROM task WHERE id > $1 AND (name = $3 OR id IN (SELECT"
+                               " task_id FROM task_alias a WHERE a.name = $3)) ORDER BY id LIMIT $2"
+                             : "SELECT " TASK_COLUMNS " FROM task WHERE id > $1 ORDER BY id LIMIT $2",
+                        values, name ? 3 : 2, give_task, CALL(row_cb, arg), NULL, err);
 }
 
-int
-store_list_tasks(struct store *s, const char *name, const char *after, int limit, store_task_cb *row_cb,
-                 void *arg, struct error *err)
+static bool
+give_calibration(void *arg, struct sql_row *row)
 {
-    return reader_list_tasks(s->loop_reader, name, after, limit, row_cb, arg, err);
-}
+    const struct call *call = arg;
+    struct calibration_row view = { .created_ms = row_int(row, 1),
+                                    .gpu = row_text(row, 2),
+                                    .document = row_text(row, 3) };
 
-int
-reader_each_unfinished(struct store_reader *r, store_submission_cb *row_cb, void *arg, struct error *err)
-{
-    return r->ops->each_unfinished(r, row_cb, arg, err);
-}
-
-int
-store_each_unfinished(struct store *s, store_submission_cb *row_cb, void *arg, struct error *err)
-{
-    return reader_each_unfinished(s->loop_reader, row_cb, arg, err);
+    row_name(row, 0, view.id, sizeof(view.id));
+    if (!row->is_short)
+        ((store_calibration_cb *)call->cb)(call->arg, &view);
+    return true;
 }
 
 int
 reader_each_calibration(struct store_reader *r, store_calibration_cb *row_cb, void *arg, struct error *err)
 {
-    return r->ops->each_calibration(r, row_cb, arg, err);
+    /* Ids are made in order of time. */
+    return r->ops->each(r, "read calibrations",
+                        "SELECT id, created_ms, gpu, document FROM calibration WHERE id IN (SELECT max(id)"
+                        " FROM calibration GROUP BY gpu) ORDER BY gpu",
+                        SQL_NO_VALUES, give_calibration, CALL(row_cb, arg), NULL, err);
 }
 
-int
-store_each_calibration(struct store *s, store_calibration_cb *row_cb, void *arg, struct error *err)
+static bool
+give_canary(void *arg, struct sql_row *row)
 {
-    return reader_each_calibration(s->loop_reader, row_cb, arg, err);
+    const struct call *call = arg;
+    struct canary_row view = { .gpu = row_text(row, 0),
+                               .driver = row_text(row, 1),
+                               .kind = row_text(row, 2),
+                               .changed_ms = row_int(row, 3),
+                               .document = row_text(row, 4) };
+
+    if (!row->is_short)
+        ((store_canary_cb *)call->cb)(call->arg, &view);
+    return true;
 }
 
 int
 reader_each_canary(struct store_reader *r, store_canary_cb *row_cb, void *arg, struct error *err)
 {
-    return r->ops->each_canary(r, row_cb, arg, err);
+    return r->ops->each(r, "read canaries",
+                        "SELECT gpu, driver, kind, changed_ms, document FROM canary"
+                        " ORDER BY gpu, driver, kind",
+                        SQL_NO_VALUES, give_canary, CALL(row_cb, arg), NULL, err);
+}
+
+static bool
+add_count(void *arg, struct sql_row *row)
+{
+    struct store_counts *out = arg;
+    int64_t what = row_int(row, 0);
+
+    if (what >= 0 && what < SUBMISSION_NSTATES)
+        out->by_state[what] = row_int(row, 1);
+    else
+        out->tasks = row_int(row, 1);
+    return true;
 }
 
 int
-store_each_canary(struct store *s, store_canary_cb *row_cb, void *arg, struct error *err)
+reader_count(struct store_reader *r, struct store_counts *out, struct error *err)
 {
-    return reader_each_canary(s->loop_reader, row_cb, arg, err);
+    memset(out, 0, sizeof(*out));
+    return r->ops->each(r, "count", dialect_of(r)->count, SQL_NO_VALUES, add_count, out, NULL, err);
 }
 
-int
-reader_each_trend(struct store_reader *r, const char *scope, int span_s, int64_t since_s,
-                  store_trend_cb *row_cb, void *arg, struct error *err)
-{
-    return r->ops->each_trend(r, scope, span_s, since_s, row_cb, arg, err);
-}
-
-int
-store_each_trend(struct store *s, const char *scope, int span_s, int64_t since_s, store_trend_cb *row_cb,
-                 void *arg, struct error *err)
-{
-    return reader_each_trend(s->loop_reader, scope, span_s, since_s, row_cb, arg, err);
-}
-
-int
-reader_each_failure(struct store_reader *r, const struct failure_filter *f, store_failure_cb *row_cb,
-                    void *arg, struct error *err)
-{
-    return r->ops->each_failure(r, f, row_cb, arg, err);
-}
-
-int
-store_each_failure(struct store *s, const struct failure_filter *f, store_failure_cb *row_cb, void *arg,
-                   struct error *err)
-{
-    return reader_each_failure(s->loop_reader, f, row_cb, arg, err);
-}
-
-int
-reader_each_task_sum(struct store_reader *r, const char *scope, int64_t before_ms, const char *before_id,
-                     int limit, store_task_sum_cb *row_cb, void *arg, struct error *err)
-{
-    return r->ops->each_task_sum(r, scope, before_ms, before_id, limit, row_cb, arg, err);
-}
-
-int
-store_each_task_sum(struct store *s, const char *scope, int64_t before_ms, const char *before_id, int limit,
-                    store_task_sum_cb *row_cb, void *arg, struct error *err)
-{
-    return reader_each_task_sum(s->loop_reader, scope, before_ms, before_id, limit, row_cb, arg, err);
-}
-
-int
-reader_get_task_sum(struct store_reader *r, const char *scope, const char *task_id, store_task_sum_cb *row_cb,
-                    void *arg, struct error *err)
-{
-    return r->ops->get_task_sum(r, scope, task_id, row_cb, arg, err);
-}
-
-int
-reader_each_leader(struct store_reader *r, const char *task_id, const char *client, int limit,
-                   store_leader_cb *row_cb, void *arg, struct error *err)
-{
-    return r->ops->each_leader(r, task_id, client, limit, row_cb, arg, err);
-}
-
-int
-store_each_leader(struct store *s, const char *task_id, const char *client, int limit,
-                  store_leader_cb *row_cb, void *arg, struct error *err)
-{
-    return reader_each_leader(s->loop_reader, task_id, client, limit, row_cb, arg, err);
-}
-
-int
-reader_each_record(struct store_reader *r, const char *scope, const char *task_id, store_record_cb *row_cb,
-                   void *arg, struct error *err)
-{
-    return r->ops->each_record(r, scope, task_id, row_cb, arg, err);
-}
-
-int
-store_each_record(struct store *s, const char *scope, const char *task_id, store_record_cb *row_cb, void *arg,
-                  struct error *err)
-{
-    return reader_each_record(s->loop_reader, scope, task_id, row_cb, arg, err);
-}
-
-int
-reader_each_group(struct store_reader *r, const struct groups_filter *f, store_group_sum_cb *row_cb,
-                  void *arg, struct error *err)
-{
-    return r->ops->each_group(r, f, row_cb, arg, err);
-}
-
-int
-store_each_group(struct store *s, const struct groups_filter *f, store_group_sum_cb *row_cb, void *arg,
-                 struct error *err)
-{
-    return reader_each_group(s->loop_reader, f, row_cb, arg, err);
-}
-
-int
-reader_each_run(struct store_reader *r, const char *scope, int64_t before_ms, const char *before, int limit,
-                store_run_cb *row_cb, void *arg, struct error *err)
-{
-    return r->ops->each_run(r, scope, before_ms, before, limit, row_cb, arg, err);
-}
-
-int
-store_each_run(struct store *s, const char *scope, int64_t before_ms, const char *before, int limit,
-               store_run_cb *row_cb, void *arg, struct error *err)
-{
-    return reader_each_run(s->loop_reader, scope, before_ms, before, limit, row_cb, arg, err);
-}
-
-int
-reader_get_run(struct store_reader *r, const char *scope, const char *run, store_run_cb *row_cb, void *arg,
-               struct error *err)
-{
-    return r->ops->get_run(r, scope, run, row_cb, arg, err);
-}
-
-int
-store_get_run(struct store *s, const char *scope, const char *run, store_run_cb *row_cb, void *arg,
-              struct error *err)
-{
-    return reader_get_run(s->loop_reader, scope, run, row_cb, arg, err);
-}
-
-int
-reader_each_run_step(struct store_reader *r, const char *scope, const char *run, int64_t from, int64_t width,
-                     store_run_step_cb *row_cb, void *arg, struct error *err)
-{
-    return r->ops->each_run_step(r, scope, run, from, width, row_cb, arg, err);
-}
-
-int
-store_each_run_step(struct store *s, const char *scope, const char *run, int64_t from, int64_t width,
-                    store_run_step_cb *row_cb, void *arg, struct error *err)
-{
-    return reader_each_run_step(s->loop_reader, scope, run, from, width, row_cb, arg, err);
-}
-
-int
-reader_each_run_task(struct store_reader *r, const char *scope, const char *run, int64_t from, int64_t width,
-                     int limit, store_run_step_cb *row_cb, void *arg, struct error *err)
-{
-    return r->ops->each_run_task(r, scope, run, from, width, limit, row_cb, arg, err);
-}
-
-int
-store_each_run_task(struct store *s, const char *scope, const char *run, int64_t from, int64_t width,
-                    int limit, store_run_step_cb *row_cb, void *arg, struct error *err)
-{
-    return reader_each_run_task(s->loop_reader, scope, run, from, width, limit, row_cb, arg, err);
-}
+/* --- among nodes --- */
 
 int
 reader_each_node(struct store_reader *r, store_node_cb *row_cb, void *arg, struct error *err)
@@ -414,41 +579,10 @@ int
 reader_waits(struct store_reader *r, const struct store_lease *l, const struct store_wants *wants, bool *out,
              struct error *err)
 {
-    const struct submission_filter queued = { .state = SUBMISSION_QUEUED, .limit = 1 };
-
     static const struct store_wants all;
+    const struct submission_filter queued = { .state = SUBMISSION_QUEUED, .limit = 1 };
 
     *out = false;
     return r->ops->waits ? r->ops->waits(r, l, wants ? wants : &all, out, err)
                          : reader_list_submissions(r, &queued, found_cb, out, err);
-}
-
-int
-reader_count(struct store_reader *r, struct store_counts *out, struct error *err)
-{
-    return r->ops->count(r, out, err);
-}
-
-int
-store_count(struct store *s, struct store_counts *out, struct error *err)
-{
-    return reader_count(s->loop_reader, out, err);
-}
-
-void
-store_reads_begin(struct store *s)
-{
-    s->loop_reader->ops->begin(s->loop_reader);
-}
-
-void
-store_reads_end(struct store *s)
-{
-    s->loop_reader->ops->end(s->loop_reader);
-}
-
-int
-store_read(struct store *s, store_read_cb *read_cb, store_read_done_cb *done_cb, void *arg, struct error *err)
-{
-    return readers_put(s->readers, read_cb, done_cb, arg, err);
 }

@@ -617,56 +617,8 @@ typedef void store_read_done_cb(void *arg);
 int store_read(struct store *s, store_read_cb *read_cb, store_read_done_cb *done_cb, void *arg,
                struct error *err);
 
-/*
- * --- the same on the loop's own reader: all that the loop serves waits meanwhile. Only at the start, and where nothing
- * else can be done ---
- */
-int store_get_task(struct store *s, const char *id, struct task_row *out, struct error *err);
-int store_find_task(struct store *s, const char *client, const char *name, char id[HASH_TEXT_SIZE],
-                    bool *is_own, struct error *err);
-int store_get_submission(struct store *s, const char *id, struct submission_row *out, struct error *err);
-int store_is_unfinished(struct store *s, const char *id, bool *out, struct error *err);
-int store_get_answer(struct store *s, const char *id, char **client, char **verdict, struct error *err);
-int store_get_source(struct store *s, const char *hash, struct buffer *out, struct error *err);
-int store_get_log(struct store *s, const char *submission_id, struct buffer *out, struct error *err);
-int store_get_group(struct store *s, const char *id, struct group_row *out, struct error *err);
-int store_get_key(struct store *s, const char *client, const char *key, int64_t now_ms, struct key_row *out,
-                  struct error *err);
-int store_each_of_group(struct store *s, const char *group_id, store_submission_cb *row_cb, void *arg,
-                        struct error *err);
-int store_find_cached(struct store *s, const char *cache_key, struct submission_row *out, struct error *err);
-int store_each_usage(struct store *s, int64_t since_ms, store_usage_cb *usage_cb, void *arg,
-                     struct error *err);
-int store_list_submissions(struct store *s, const struct submission_filter *f, store_submission_cb *row_cb,
-                           void *arg, struct error *err);
-int store_list_briefs(struct store *s, const struct submission_filter *f, store_brief_cb *row_cb, void *arg,
-                      struct error *err);
-int store_list_tasks(struct store *s, const char *name, const char *after, int limit, store_task_cb *row_cb,
-                     void *arg, struct error *err);
-int store_each_unfinished(struct store *s, store_submission_cb *row_cb, void *arg, struct error *err);
-int store_each_calibration(struct store *s, store_calibration_cb *row_cb, void *arg, struct error *err);
-int store_each_canary(struct store *s, store_canary_cb *row_cb, void *arg, struct error *err);
-int store_each_trend(struct store *s, const char *scope, int span_s, int64_t since_s, store_trend_cb *row_cb,
-                     void *arg, struct error *err);
-int store_each_failure(struct store *s, const struct failure_filter *f, store_failure_cb *row_cb, void *arg,
-                       struct error *err);
-int store_each_task_sum(struct store *s, const char *scope, int64_t before_ms, const char *before_id,
-                        int limit, store_task_sum_cb *row_cb, void *arg, struct error *err);
-int store_each_leader(struct store *s, const char *task_id, const char *client, int limit,
-                      store_leader_cb *row_cb, void *arg, struct error *err);
-int store_each_record(struct store *s, const char *scope, const char *task_id, store_record_cb *row_cb,
-                      void *arg, struct error *err);
-int store_each_group(struct store *s, const struct groups_filter *f, store_group_sum_cb *row_cb, void *arg,
-                     struct error *err);
-int store_each_run(struct store *s, const char *scope, int64_t before_ms, const char *before, int limit,
-                   store_run_cb *row_cb, void *arg, struct error *err);
-int store_get_run(struct store *s, const char *scope, const char *run, store_run_cb *row_cb, void *arg,
-                  struct error *err);
-int store_each_run_step(struct store *s, const char *scope, const char *run, int64_t from, int64_t width,
-                        store_run_step_cb *row_cb, void *arg, struct error *err);
-int store_each_run_task(struct store *s, const char *scope, const char *run, int64_t from, int64_t width,
-                        int limit, store_run_step_cb *row_cb, void *arg, struct error *err);
-int store_count(struct store *s, struct store_counts *out, struct error *err);
+/* The loop's own: all that the loop serves waits meanwhile. Only at the start, and where nothing else can be done. */
+struct store_reader *store_reader(struct store *s);
 
 /*
  * False: the last write failed for the disk or the database (no room, a quota, a fault), which the log says. Each call looks
@@ -688,7 +640,7 @@ struct store_figures {
     struct histogram commit_seconds; /* in histogram_seconds */
 };
 void store_figures(struct store *s, struct store_figures *out);
-/* The commits that the loop was told of: another number once anything in store_count() may have changed. */
+/* The commits that the loop was told of: another number once anything in reader_count() may have changed. */
 int64_t store_commits(const struct store *s);
 
 #endif

@@ -5,6 +5,7 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "server/store/backend.h"
+#include "server/store/changes.h"
 #include "server/store/private.h"
 #include "server/store/readers.h"
 #include "server/store/rows.h"
@@ -92,7 +93,7 @@ struct task_write {
 static int
 apply_task(struct write *write, struct store_backend *b, struct error *err)
 {
-    return b->ops->add_task(b, &((struct task_write *)write)->row, err);
+    return change_add_task(b, &((struct task_write *)write)->row, err);
 }
 
 static void
@@ -132,21 +133,21 @@ static int
 apply_name(struct write *write, struct store_backend *b, struct error *err)
 {
     const struct name_write *w = (const struct name_write *)write;
-    return b->ops->name_task(b, w->client, w->name, w->id, w->now_ms, err);
+    return change_name_task(b, w->client, w->name, w->id, w->now_ms, err);
 }
 
 static int
 apply_rename(struct write *write, struct store_backend *b, struct error *err)
 {
     const struct name_write *w = (const struct name_write *)write;
-    return b->ops->rename_task(b, w->client, w->name, w->id, w->now_ms, err);
+    return change_rename_task(b, w->client, w->name, w->id, w->now_ms, err);
 }
 
 static int
 apply_remove(struct write *write, struct store_backend *b, struct error *err)
 {
     const struct name_write *w = (const struct name_write *)write;
-    return b->ops->remove_task(b, w->client, w->id, err);
+    return change_remove_task(b, w->client, w->id, err);
 }
 
 static void
@@ -223,7 +224,7 @@ apply_submissions(struct write *write, struct store_backend *b, struct error *er
                                          .rows = w->rows,
                                          .sources = w->sources,
                                          .n = w->n };
-    return b->ops->add_submissions(b, &intake, err);
+    return change_add_submissions(b, &intake, err);
 }
 
 static void
@@ -639,7 +640,7 @@ struct calibration_write {
 static int
 apply_calibration(struct write *write, struct store_backend *b, struct error *err)
 {
-    return b->ops->add_calibration(b, &((struct calibration_write *)write)->row, err);
+    return change_add_calibration(b, &((struct calibration_write *)write)->row, err);
 }
 
 static void
@@ -688,7 +689,7 @@ apply_canary(struct write *write, struct store_backend *b, struct error *err)
 {
     const struct canary_write *w = (const struct canary_write *)write;
     const struct canary_row row = { w->gpu, w->driver, w->kind, w->changed_ms, w->document };
-    return b->ops->put_canary(b, &row, err);
+    return change_put_canary(b, &row, err);
 }
 
 static void

@@ -37,14 +37,15 @@ restore_group(struct funnel *f, struct group *g)
     struct group_row row = { 0 };
     struct error err = { 0 };
 
-    if (store_get_group(f->store, group_id(g), &row, NULL) == 0) {
+    if (reader_get_group(store_reader(f->store), group_id(g), &row, NULL) == 0) {
         AUTO_JSON json_t *request = json_loads(row.request ? row.request : "", JSON_ALLOW_NUL, NULL);
         group_configure(g, request, row.age_ms);
     }
     group_row_release(&row);
     if (store_lease_ms(f->store) == STORE_LEASE_ENDLESS) /* the others come, too */
         group_set_whole(g);
-    if (group_stops_early(g) && store_each_of_group(f->store, group_id(g), count_correct_cb, g, &err) != 0)
+    if (group_stops_early(g) &&
+        reader_each_of_group(store_reader(f->store), group_id(g), count_correct_cb, g, &err) != 0)
         log_warn(group_id(g), "%s", err.text);
 }
 

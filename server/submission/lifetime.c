@@ -115,7 +115,7 @@ recover(struct funnel *f, struct error *err)
     struct recovery r = { .funnel = f };
     struct submission *s, *next;
 
-    int rc = store_each_unfinished(f->store, recover_cb, &r, err);
+    int rc = reader_each_unfinished(store_reader(f->store), recover_cb, &r, err);
     if (rc == 0 && r.is_short)
         rc = error_set(err, ERR_NOMEM, "no memory for what the store says is unfinished");
     if (rc != 0)

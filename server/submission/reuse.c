@@ -101,7 +101,7 @@ hand_on(struct submission *s, const struct submission_row *from, const char *how
 
     int rc = submission_read_attempt(s, &err);
     if (rc == 0)
-        rc = store_get_log(f->store, from->id, &s->attempt->log, &err);
+        rc = reader_get_log(store_reader(f->store), from->id, &s->attempt->log, &err);
     if (rc == 0) {
         s->cache = how;
         s->attempt->row.finished_ms = clock_wall_ms();
@@ -131,7 +131,7 @@ find_stored(struct submission *s, struct submission_row *out)
         reuse_key_on(f, i, s->content, key);
         if (*key && strcmp(key, last) != 0) {
             s->is_looked_up = true;
-            if (store_find_cached(f->store, key, out, NULL) == 0)
+            if (reader_find_cached(store_reader(f->store), key, out, NULL) == 0)
                 return true;
         }
         memcpy(last, key, sizeof(last));

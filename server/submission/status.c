@@ -115,7 +115,7 @@ counts_json(const struct funnel *f)
 
     scheduler_count(f->scheduler, &n);
     json_t *out = counters_json(f->counters, n.rerun_held_s);
-    if (store_count(f->store, &stored, NULL) == 0) {
+    if (reader_count(store_reader(f->store), &stored, NULL) == 0) {
         for (int i = 0; i < SUBMISSION_NSTATES; i++)
             json_object_set_new(out, submission_state_name((enum submission_state)i),
                                 json_integer(stored.by_state[i]));

@@ -166,7 +166,7 @@ submission_read_attempt(struct submission *s, struct error *err)
         return error_set(err, ERR_NOMEM, "no memory to judge %s", s->id);
     struct attempt *j = s->attempt;
     attempt_set_defaults(j);
-    int rc = store_get_submission(f->store, s->id, &j->row, err);
+    int rc = reader_get_submission(store_reader(f->store), s->id, &j->row, err);
     memcpy(j->row.id, s->id, sizeof(j->row.id));
     return rc == 0 ? attempt_read_request(j, err) : rc;
 }
@@ -179,8 +179,8 @@ submission_load_attempt(struct submission *s, struct error *err)
     struct attempt *j = s->attempt;
 
     if (rc == 0)
-        rc = store_get_task(f->store, j->row.task_id, &j->task, err);
+        rc = reader_get_task(store_reader(f->store), j->row.task_id, &j->task, err);
     if (rc == 0)
-        rc = store_get_source(f->store, j->row.source_hash, &j->source, err);
+        rc = reader_get_source(store_reader(f->store), j->row.source_hash, &j->source, err);
     return rc;
 }

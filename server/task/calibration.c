@@ -53,7 +53,7 @@ calibration_load(struct funnel *f, struct error *err)
     f->calibrations = json_object();
     if (!f->calibrations)
         return error_set(err, ERR_NOMEM, "no memory for the calibrations");
-    return store_each_calibration(f->store, loaded_cb, f, err);
+    return reader_each_calibration(store_reader(f->store), loaded_cb, f, err);
 }
 
 json_t *

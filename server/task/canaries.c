@@ -87,7 +87,7 @@ canaries_load(struct funnel *f, struct error *err)
     int rc = norms_new(keep_cb, f, &f->norms, err);
     l.norms = f->norms;
     if (rc == 0)
-        rc = store_each_canary(f->store, loaded_cb, &l, err);
+        rc = reader_each_canary(store_reader(f->store), loaded_cb, &l, err);
     return rc == 0 ? l.rc : rc;
 }
 

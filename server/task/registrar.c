@@ -144,7 +144,7 @@ look_up(struct funnel *f, const char *id, struct error *err)
         return error_set(err, ERR_NOTFOUND, "no task %s", id);
     if (has(f->registrar->known, id))
         return 0;
-    int rc = store_get_task(f->store, id, &row, err);
+    int rc = reader_get_task(store_reader(f->store), id, &row, err);
     if (rc == 0)
         remember(f, id);
     task_row_release(&row);
@@ -164,7 +164,7 @@ task_find(struct funnel *f, const char *client, const char *name, char id[HASH_T
         id[0] = '\0';
         strncat(id, name, HASH_TEXT_SIZE - 1);
     } else {
-        rc = store_find_task(f->store, client, name, id, &is_own, &err);
+        rc = reader_find_task(store_reader(f->store), client, name, id, &is_own, &err);
     }
     if (rc == 0 &&
         has(f->registrar->removing, id)) /* whether it goes is not known yet: others may have names for it */
@@ -184,7 +184,8 @@ is_same(struct funnel *f, const struct task_request *r)
 {
     struct task_row row = { 0 };
 
-    if (has(f->registrar->removing, r->twin) || store_get_task(f->store, r->twin, &row, NULL) != 0)
+    if (has(f->registrar->removing, r->twin) ||
+        reader_get_task(store_reader(f->store), r->twin, &row, NULL) != 0)
         return false;
     bool has_entry = !r->entry || (row.entry_point && strcmp(row.entry_point, r->entry) == 0);
     task_row_release(&row);
@@ -666,7 +667,7 @@ check_name(struct funnel *f, const struct task_request *r, bool *is_called, stru
     char id[HASH_TEXT_SIZE];
     struct error err = { 0 };
     bool is_own = false;
-    int rc = store_find_task(f->store, r->client, r->name, id, &is_own, &err);
+    int rc = reader_find_task(store_reader(f->store), r->client, r->name, id, &is_own, &err);
 
     *is_called = rc == 0 && is_own && strcmp(id, r->id) == 0;
     if (rc == 0 && is_own && !*is_called && !has(f->registrar->removing, id)) {

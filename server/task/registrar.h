@@ -34,7 +34,7 @@ void task_ensure(struct funnel *f, const struct task_request *r, const char *cli
 bool task_is_known(struct funnel *f, struct task_request *r);
 /* As if its shapes were dynamic: the other sizes that were found for it judge. ERR_INPUT: none were looked for; ERR_NOMEM. */
 int task_let_sizes_judge(struct task_row *task, struct error *err);
-/* By id, or by a name: store_find_task(). FUNNEL_OK, FUNNEL_NO_TASK or FUNNEL_UNAVAILABLE. */
+/* By id, or by a name: reader_find_task(). FUNNEL_OK, FUNNEL_NO_TASK or FUNNEL_UNAVAILABLE. */
 enum funnel_refusal task_find(struct funnel *f, const char *client, const char *name, char id[HASH_TEXT_SIZE],
                               struct json_fault *fault);
 /* Gives an idle device worker to the registration whose job this is. */

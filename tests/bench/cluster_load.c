@@ -16,6 +16,7 @@
 #include "common/clock.h"
 #include "common/hash.h"
 #include "common/ids.h"
+#include "server/store/changes.h"
 #include "server/store/pgsql/open.h"
 
 #define BATCH 8           /* submissions in a group, and claims in a transaction */
@@ -69,7 +70,7 @@ add_group(struct node *n, struct error *err)
         sources[i] = (struct store_source){ texts[i], SOURCE_BYTES };
         hash_text(texts[i], SOURCE_BYTES, row->source_hash);
     }
-    return n->backend->ops->add_submissions(
+    return change_add_submissions(
         n->backend, &(struct store_intake){ .group = &group, .rows = rows, .sources = sources, .n = BATCH },
         err);
 }

@@ -264,7 +264,7 @@ time_page(struct store *s, const char *name, struct submission_filter f, const c
 
         f.before = i % 2 ? middle : NULL;
         seen.n = 0;
-        if (store_list_submissions(s, &f, see, &seen, &err) < 0)
+        if (reader_list_submissions(store_reader(s), &f, see, &seen, &err) < 0)
             die(name, &err);
         ms = (double)(clock_monotonic_ns() - began_ns) / 1e6;
         if (ms > worst_ms[i % 2])
@@ -284,7 +284,7 @@ time_counts(struct store *s)
         int64_t began_ns = clock_monotonic_ns();
         double ms;
 
-        if (store_count(s, &counts, &err) < 0)
+        if (reader_count(store_reader(s), &counts, &err) < 0)
             die("count", &err);
         ms = (double)(clock_monotonic_ns() - began_ns) / 1e6;
         if (ms > worst_ms)
@@ -300,7 +300,7 @@ time_unfinished(struct store *s)
     struct seen seen = { 0, "" };
     struct error err;
 
-    if (store_each_unfinished(s, see, &seen, &err) < 0)
+    if (reader_each_unfinished(store_reader(s), see, &seen, &err) < 0)
         die("unfinished", &err);
     printf("%-44s %10.2f\n", "what a restart takes up (none here)",
            (double)(clock_monotonic_ns() - began_ns) / 1e6);
@@ -316,12 +316,12 @@ find_middle(struct store *s, char middle[ID_SIZE])
     struct error err;
     int64_t half;
 
-    if (store_count(s, &counts, &err) < 0)
+    if (reader_count(store_reader(s), &counts, &err) < 0)
         die("count", &err);
     half = (counts.by_state[SUBMISSION_DONE] + counts.by_state[SUBMISSION_CANCELLED]) / 2;
     while (seen.n < half) {
         int before = seen.n;
-        if (store_list_submissions(s, &f, see, &seen, &err) < 0)
+        if (reader_list_submissions(store_reader(s), &f, see, &seen, &err) < 0)
             die("find the middle", &err);
         if (seen.n == before)
             break;

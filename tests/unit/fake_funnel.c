@@ -132,7 +132,7 @@ tell(struct funnel *f, enum funnel_event_kind kind, const char *id)
 {
     struct submission_row row = { 0 };
 
-    if (store_get_submission(f->store, id, &row, NULL) == 0)
+    if (reader_get_submission(store_reader(f->store), id, &row, NULL) == 0)
         fake_funnel_tell(f, &(struct funnel_event){ kind, id, row.group_id, row.client, NULL, false,
                                                     row.attempts, row.verdict, NULL });
     submission_row_release(&row);

@@ -151,7 +151,7 @@ claim_of(struct rig *r, const char *id)
     struct submission_row row = { 0 };
     struct store_claim c = { 0 };
 
-    store_get_submission(r->store, id, &row, NULL);
+    reader_get_submission(store_reader(r->store), id, &row, NULL);
     snprintf(c.id, sizeof(c.id), "%s", id);
     c.number = row.claim;
     c.attempts = row.attempts;

@@ -61,9 +61,11 @@ a_key_is_forgotten_after_a_day(void **state)
     struct key_row fresh = a_key("ann", "fresh", rows[1].id, 1000 + STORE_KEY_LIFE_MS);
 
     add_with_key(r, &old, &rows[0], 0);
-    assert_int_equal(store_get_key(r->store, "ann", "old", 999 + STORE_KEY_LIFE_MS, &found, &r->err), 0);
-    assert_int_equal(store_get_key(r->store, "ann", "old", 1000 + STORE_KEY_LIFE_MS, &found, &r->err),
-                     ERR_NOTFOUND);
+    assert_int_equal(
+        reader_get_key(store_reader(r->store), "ann", "old", 999 + STORE_KEY_LIFE_MS, &found, &r->err), 0);
+    assert_int_equal(
+        reader_get_key(store_reader(r->store), "ann", "old", 1000 + STORE_KEY_LIFE_MS, &found, &r->err),
+        ERR_NOTFOUND);
     add_with_key(r, &fresh, &rows[1], 0);
     assert_int_equal(rig_number(r, "SELECT count(*) FROM idempotency"), 1);
 }
@@ -120,7 +122,7 @@ a_reader_that_stopped_early_does_not_hold_the_log(void **state)
     struct submission_filter f = { .state = -1, .limit = 200 };
 
     fill_list(r, rows, groups);
-    assert_int_equal(store_list_submissions(r->store, &f, stop_at_once, NULL, &r->err), 0);
+    assert_int_equal(reader_list_submissions(store_reader(r->store), &f, stop_at_once, NULL, &r->err), 0);
     assert_int_equal(rig_add(r, &(struct submission_row){ .id = "later", .request = (char *)"{}" }, "x"), 0);
     assert_int_equal(rig_number(r, "PRAGMA wal_checkpoint(TRUNCATE)"), 0); /* 1: somebody is in the way */
 }
@@ -143,7 +145,7 @@ the_same_bytes_are_stored_once_and_small(void **state)
     }
     assert_int_equal(rig_number(r, "SELECT count(*) FROM blob"), 1);
     assert_true(rig_number(r, "SELECT length(data) FROM blob") < 1000);
-    assert_int_equal(store_get_source(r->store, "sha256:source", &got, &r->err), 0);
+    assert_int_equal(reader_get_source(store_reader(r->store), "sha256:source", &got, &r->err), 0);
     assert_int_equal(got.size, sizeof text - 1);
     assert_memory_equal(got.data, text, got.size);
 }
@@ -191,7 +193,7 @@ a_table_is_read_without_its_verdicts(void **state)
     struct outcome o = { 0 };
 
     assert_int_equal(rig_add(r, &row, "x"), 0);
-    assert_int_equal(store_list_briefs(r->store, &f, note_brief, &seen, &r->err), 0);
+    assert_int_equal(reader_list_briefs(store_reader(r->store), &f, note_brief, &seen, &r->err), 0);
     assert_int_equal(seen.n, 1);
     assert_string_equal(seen.id, row.id);
     assert_string_equal(seen.brief, ""); /* it has not ended */
@@ -201,16 +203,16 @@ a_table_is_read_without_its_verdicts(void **state)
     assert_int_equal(store_finish(r->store, &row, NULL, 0, rig_done, &o, &r->err), 0);
     rig_wait(r);
     assert_int_equal(o.code, 0);
-    assert_int_equal(store_list_briefs(r->store, &f, note_brief, &seen, &r->err), 0);
+    assert_int_equal(reader_list_briefs(store_reader(r->store), &f, note_brief, &seen, &r->err), 0);
     assert_string_equal(seen.brief, brief);
     assert_string_equal(seen.verdict, "");
     /* As an earlier version left it. */
     run_sql(r, "UPDATE submission SET brief = NULL");
-    assert_int_equal(store_list_briefs(r->store, &f, note_brief, &seen, &r->err), 0);
+    assert_int_equal(reader_list_briefs(store_reader(r->store), &f, note_brief, &seen, &r->err), 0);
     assert_string_equal(seen.brief, "");
     assert_string_equal(seen.verdict, verdict);
     f.limit = 201;
-    assert_int_equal(store_list_briefs(r->store, &f, note_brief, &seen, &r->err), ERR_INPUT);
+    assert_int_equal(reader_list_briefs(store_reader(r->store), &f, note_brief, &seen, &r->err), ERR_INPUT);
 }
 
 static void
@@ -230,7 +232,8 @@ damaged_bytes_are_an_error_not_an_answer(void **state)
     assert_int_equal(rig_add(r, &row, "a text that is long enough to be cut"), 0);
     for (size_t i = 0; i < ARRAY_LEN(damage); i++) {
         run_sql(r, damage[i]);
-        assert_int_equal(store_get_source(r->store, "sha256:source", &got, &r->err), ERR_STORE);
+        assert_int_equal(reader_get_source(store_reader(r->store), "sha256:source", &got, &r->err),
+                         ERR_STORE);
         assert_int_equal(got.size, 0);
     }
 }
@@ -242,11 +245,11 @@ reads_together_are_of_one_instant(void **state)
     struct submission_row row = rig_row(), found;
 
     store_reads_begin(r->store);
-    assert_int_equal(store_get_submission(r->store, row.id, &found, &r->err), ERR_NOTFOUND);
+    assert_int_equal(reader_get_submission(store_reader(r->store), row.id, &found, &r->err), ERR_NOTFOUND);
     assert_int_equal(rig_add(r, &row, "x"), 0);
-    assert_int_equal(store_get_submission(r->store, row.id, &found, &r->err), ERR_NOTFOUND);
+    assert_int_equal(reader_get_submission(store_reader(r->store), row.id, &found, &r->err), ERR_NOTFOUND);
     store_reads_end(r->store);
-    assert_int_equal(store_get_submission(r->store, row.id, &found, &r->err), 0);
+    assert_int_equal(reader_get_submission(store_reader(r->store), row.id, &found, &r->err), 0);
     submission_row_release(&found);
     /* and none of them holds the log */
     sqlite3 *raw = rig_raw(r);
@@ -476,7 +479,7 @@ labels_that_were_stored_before_there_were_columns_for_them_are_found(void **stat
     assert_int_equal(sqlite3_exec(db, old, NULL, NULL, NULL), SQLITE_OK);
     sqlite3_close(db);
     rig_open(r);
-    assert_int_equal(store_list_submissions(r->store, &f, note_one, id, &r->err), 0);
+    assert_int_equal(reader_list_submissions(store_reader(r->store), &f, note_one, id, &r->err), 0);
     assert_string_equal(id, "a");
     assert_int_equal(rig_number(r, "SELECT count(*) FROM submission WHERE run IS NULL"), 2);
     assert_int_equal(rig_number(r, "SELECT count(*) FROM submission_group WHERE run = 'r' AND step IS NULL"),

@@ -72,7 +72,7 @@ a_task_comes_back_as_it_was(void **state)
 
     assert_int_equal(add_task(r, &in), 0);
     rig_reopen(r);
-    assert_int_equal(store_get_task(r->store, "sha256:a", &out, &r->err), 0);
+    assert_int_equal(reader_get_task(store_reader(r->store), "sha256:a", &out, &r->err), 0);
     assert_string_equal(out.id, in.id);
     assert_string_equal(out.name, in.name);
     assert_string_equal(out.entry_point, in.entry_point);
@@ -95,10 +95,10 @@ a_task_that_exists_stays_as_it_is(void **state)
 
     assert_int_equal(add_task(r, &first), 0);
     assert_int_equal(add_task(r, &second), 0);
-    assert_int_equal(store_get_task(r->store, "sha256:a", &out, &r->err), 0);
+    assert_int_equal(reader_get_task(store_reader(r->store), "sha256:a", &out, &r->err), 0);
     assert_string_equal(out.name, "relu");
     task_row_release(&out);
-    assert_int_equal(store_count(r->store, &counts, &r->err), 0);
+    assert_int_equal(reader_count(store_reader(r->store), &counts, &r->err), 0);
     assert_int_equal(counts.tasks, 1);
 }
 
@@ -138,7 +138,7 @@ check_found(struct rig *r, const char *client, const char *name, const char *id,
     char found[HASH_TEXT_SIZE] = "";
     bool found_own = false;
 
-    int code = store_find_task(r->store, client, name, found, &found_own, &r->err);
+    int code = reader_find_task(store_reader(r->store), client, name, found, &found_own, &r->err);
     assert_int_equal(code, id ? 0 : ERR_NOTFOUND);
     assert_string_equal(found, id ? id : "");
     assert_int_equal(found_own, is_own);
@@ -149,7 +149,7 @@ check_shown(struct rig *r, const char *id, const char *name)
 {
     struct task_row row;
 
-    assert_int_equal(store_get_task(r->store, id, &row, &r->err), name ? 0 : ERR_NOTFOUND);
+    assert_int_equal(reader_get_task(store_reader(r->store), id, &row, &r->err), name ? 0 : ERR_NOTFOUND);
     if (name)
         assert_string_equal(row.name, name);
     task_row_release(&row);
@@ -227,7 +227,7 @@ a_task_goes_with_its_last_name(void **state)
     assert_int_equal(remove_task(r, NULL, a.id), 0);
     check_shown(r, a.id, NULL);
     check_found(r, "bob", "mine", NULL, false);
-    assert_int_equal(store_get_source(r->store, in.source_hash, &kept, &r->err),
+    assert_int_equal(reader_get_source(store_reader(r->store), in.source_hash, &kept, &r->err),
                      0); /* the submission's stays */
     assert_int_equal(remove_task(r, NULL, a.id), ERR_NOTFOUND);
 }
@@ -254,7 +254,8 @@ check_tasks(struct rig *r, const char *name, const char *after, int limit, int s
 {
     struct names n = { "", stop_after };
 
-    assert_int_equal(store_list_tasks(r->store, name, after, limit, note_task, &n, &r->err), 0);
+    assert_int_equal(reader_list_tasks(store_reader(r->store), name, after, limit, note_task, &n, &r->err),
+                     0);
     assert_string_equal(n.text, expected);
 }
 
@@ -284,7 +285,8 @@ list_again(void *arg, const struct task_row *row)
     struct names n = { "", 0 };
 
     (void)row;
-    assert_int_equal(store_list_tasks(r->store, NULL, NULL, 1, note_task, &n, &r->err), ERR_STORE);
+    assert_int_equal(reader_list_tasks(store_reader(r->store), NULL, NULL, 1, note_task, &n, &r->err),
+                     ERR_STORE);
     return true;
 }
 
@@ -295,7 +297,7 @@ a_list_within_itself_is_refused(void **state)
     struct task_row row = a_task("sha256:a", "relu");
 
     assert_int_equal(add_task(r, &row), 0);
-    assert_int_equal(store_list_tasks(r->store, NULL, NULL, 1, list_again, r, &r->err), 0);
+    assert_int_equal(reader_list_tasks(store_reader(r->store), NULL, NULL, 1, list_again, r, &r->err), 0);
     check_tasks(r, NULL, NULL, 1, 0, "a");
 }
 
@@ -306,7 +308,7 @@ check_answer(struct rig *r, const char *id, const char *client, const char *verd
 {
     char *got_client, *got_verdict;
 
-    assert_int_equal(store_get_answer(r->store, id, &got_client, &got_verdict, &r->err), 0);
+    assert_int_equal(reader_get_answer(store_reader(r->store), id, &got_client, &got_verdict, &r->err), 0);
     assert_true(client ? got_client && strcmp(got_client, client) == 0 : !got_client);
     assert_true(verdict ? got_verdict && strcmp(got_verdict, verdict) == 0 : !got_verdict);
     free(got_client);
@@ -325,7 +327,7 @@ a_submission_comes_back_as_it_was(void **state)
     in.group_index = 0;
     assert_int_equal(rig_add(r, &in, "import triton\n"), 0);
     rig_reopen(r);
-    assert_int_equal(store_get_submission(r->store, in.id, &out, &r->err), 0);
+    assert_int_equal(reader_get_submission(store_reader(r->store), in.id, &out, &r->err), 0);
     assert_string_equal(out.id, in.id);
     assert_string_equal(out.group_id, "");
     assert_string_equal(out.task_id, in.task_id);
@@ -342,7 +344,7 @@ a_submission_comes_back_as_it_was(void **state)
     assert_null(out.verdict);
     submission_row_release(&out);
     check_answer(r, in.id, "trainer-7", NULL);
-    assert_int_equal(store_get_source(r->store, in.source_hash, &source, &r->err), 0);
+    assert_int_equal(reader_get_source(store_reader(r->store), in.source_hash, &source, &r->err), 0);
     assert_string_equal(source.data, "import triton\n");
 }
 
@@ -356,14 +358,15 @@ what_is_not_there_is_not_found(void **state)
     char *client, *verdict;
     AUTO_BUFFER struct buffer b = BUFFER_INIT;
 
-    assert_int_equal(store_get_task(r->store, "sha256:x", &task, &r->err), ERR_NOTFOUND);
+    assert_int_equal(reader_get_task(store_reader(r->store), "sha256:x", &task, &r->err), ERR_NOTFOUND);
     assert_non_null(strstr(r->err.text, "sha256:x"));
-    assert_int_equal(store_get_submission(r->store, "no", &submission, &r->err), ERR_NOTFOUND);
-    assert_int_equal(store_get_answer(r->store, "no", &client, &verdict, &r->err), ERR_NOTFOUND);
+    assert_int_equal(reader_get_submission(store_reader(r->store), "no", &submission, &r->err), ERR_NOTFOUND);
+    assert_int_equal(reader_get_answer(store_reader(r->store), "no", &client, &verdict, &r->err),
+                     ERR_NOTFOUND);
     assert_true(!client && !verdict);
-    assert_int_equal(store_get_group(r->store, "no", &group, &r->err), ERR_NOTFOUND);
-    assert_int_equal(store_get_source(r->store, "sha256:x", &b, &r->err), ERR_NOTFOUND);
-    assert_int_equal(store_get_log(r->store, "no", &b, &r->err), ERR_NOTFOUND);
+    assert_int_equal(reader_get_group(store_reader(r->store), "no", &group, &r->err), ERR_NOTFOUND);
+    assert_int_equal(reader_get_source(store_reader(r->store), "sha256:x", &b, &r->err), ERR_NOTFOUND);
+    assert_int_equal(reader_get_log(store_reader(r->store), "no", &b, &r->err), ERR_NOTFOUND);
     assert_int_equal(b.size, 0);
 }
 
@@ -375,12 +378,12 @@ a_verdict_comes_back_with_its_log(void **state)
     AUTO_BUFFER struct buffer log = BUFFER_INIT;
 
     assert_int_equal(rig_add(r, &in, "x = 1"), 0);
-    assert_int_equal(store_get_log(r->store, in.id, &log, &r->err), 0);
+    assert_int_equal(reader_get_log(store_reader(r->store), in.id, &log, &r->err), 0);
     assert_int_equal(log.size, 0);
     assert_int_equal(rig_begin(r, in.id), 0);
     assert_int_equal(rig_finish(r, in.id, SUBMISSION_DONE, "hello from the kernel\n"), 0);
     rig_reopen(r);
-    assert_int_equal(store_get_submission(r->store, in.id, &out, &r->err), 0);
+    assert_int_equal(reader_get_submission(store_reader(r->store), in.id, &out, &r->err), 0);
     assert_int_equal(out.state, SUBMISSION_DONE);
     assert_int_equal(out.attempts, 1);
     assert_int_equal(out.finished_ms, 1700000001000);
@@ -390,7 +393,7 @@ a_verdict_comes_back_with_its_log(void **state)
     assert_string_equal(out.verdict, "{\"class\":\"ok\"}");
     submission_row_release(&out);
     check_answer(r, in.id, NULL, "{\"class\":\"ok\"}");
-    assert_int_equal(store_get_log(r->store, in.id, &log, &r->err), 0);
+    assert_int_equal(reader_get_log(store_reader(r->store), in.id, &log, &r->err), 0);
     assert_string_equal(log.data, "hello from the kernel\n");
 }
 
@@ -406,7 +409,7 @@ a_finished_row_may_be_added_at_once(void **state)
     in.verdict = (char *)"{}";
     in.finished_ms = 5;
     assert_int_equal(rig_add(r, &in, "x"), 0);
-    assert_int_equal(store_get_submission(r->store, in.id, &out, &r->err), 0);
+    assert_int_equal(reader_get_submission(store_reader(r->store), in.id, &out, &r->err), 0);
     assert_int_equal(out.state, SUBMISSION_DONE);
     assert_string_equal(out.class_, "mismatch");
     assert_true(out.reward == 0.3);
@@ -452,7 +455,7 @@ state_of(struct rig *r, const char *id)
     struct submission_row row;
     int found;
 
-    assert_int_equal(store_get_submission(r->store, id, &row, &r->err), 0);
+    assert_int_equal(reader_get_submission(store_reader(r->store), id, &row, &r->err), 0);
     found = row.state;
     submission_row_release(&row);
     return found;
@@ -516,7 +519,7 @@ a_restart_takes_up_what_has_not_ended(void **state)
     assert_int_equal(rig_begin(r, requeued.id), 0);
     assert_int_equal(rig_release(r, requeued.id, 1), 0);
     rig_reopen(r);
-    assert_int_equal(store_each_unfinished(r->store, note_submission, &found, &r->err), 0);
+    assert_int_equal(reader_each_unfinished(store_reader(r->store), note_submission, &found, &r->err), 0);
     assert_int_equal(found.n, 3); /* oldest first, whatever its state */
     assert_memory_equal(found.ids[0], requeued.id, ID_SIZE);
     assert_int_equal(found.attempts[0], 1); /* what it was put back with */
@@ -569,20 +572,22 @@ a_group_comes_back_in_order(void **state)
     rig_wait(r);
     assert_int_equal(o.code, 0);
     rig_reopen(r);
-    assert_int_equal(store_get_group(r->store, group.id, &out, &r->err), 0);
+    assert_int_equal(reader_get_group(store_reader(r->store), group.id, &out, &r->err), 0);
     assert_string_equal(out.id, group.id);
     assert_string_equal(out.task_id, group.task_id);
     assert_string_equal(out.request, group.request);
     assert_int_equal(out.size, 3);
     assert_int_equal(out.created_ms, 7);
     group_row_release(&out);
-    assert_int_equal(store_each_of_group(r->store, group.id, note_submission, &found, &r->err), 0);
+    assert_int_equal(reader_each_of_group(store_reader(r->store), group.id, note_submission, &found, &r->err),
+                     0);
     assert_int_equal(found.n, 3);
     for (int i = 0; i < 3; i++)
         assert_memory_equal(found.ids[i], rows[i].id, ID_SIZE);
-    assert_int_equal(store_get_source(r->store, rows[2].source_hash, &source, &r->err), 0);
+    assert_int_equal(reader_get_source(store_reader(r->store), rows[2].source_hash, &source, &r->err), 0);
     assert_string_equal(source.data, "2");
-    assert_int_equal(store_each_of_group(r->store, "none", note_submission, &found, &r->err), ERR_NOTFOUND);
+    assert_int_equal(reader_each_of_group(store_reader(r->store), "none", note_submission, &found, &r->err),
+                     ERR_NOTFOUND);
 }
 
 static void
@@ -607,17 +612,19 @@ a_group_is_stored_whole_or_not_at_all(void **state)
     rig_wait(r);
     assert_int_equal(o[1].code, ERR_CONFLICT);
     assert_non_null(strstr(o[1].err.text, before.id));
-    assert_int_equal(store_get_group(r->store, group.id, &missing, &r->err), ERR_NOTFOUND);
+    assert_int_equal(reader_get_group(store_reader(r->store), group.id, &missing, &r->err), ERR_NOTFOUND);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(store_get_submission(r->store, rows[i].id, &unused, &r->err), ERR_NOTFOUND);
-        assert_int_equal(store_get_source(r->store, rows[i].source_hash, &source, &r->err), ERR_NOTFOUND);
+        assert_int_equal(reader_get_submission(store_reader(r->store), rows[i].id, &unused, &r->err),
+                         ERR_NOTFOUND);
+        assert_int_equal(reader_get_source(store_reader(r->store), rows[i].source_hash, &source, &r->err),
+                         ERR_NOTFOUND);
     }
     /* and its neighbours in the same transaction did not notice */
     assert_int_equal(o[0].code, 0);
     assert_int_equal(o[2].code, 0);
     assert_int_equal(state_of(r, before.id), SUBMISSION_QUEUED);
     assert_int_equal(state_of(r, after.id), SUBMISSION_QUEUED);
-    assert_int_equal(store_count(r->store, &counts, &r->err), 0);
+    assert_int_equal(reader_count(store_reader(r->store), &counts, &r->err), 0);
     assert_int_equal(counts.by_state[SUBMISSION_QUEUED], 2);
 }
 
@@ -654,22 +661,23 @@ a_key_is_stored_with_what_it_made(void **state)
     add_with_key(r, &ann, &rows[0], 0);
     add_with_key(r, &bob, &rows[1], 0);
     rig_reopen(r);
-    assert_int_equal(store_get_key(r->store, "ann", "k", 2000, &found, &r->err), 0);
+    assert_int_equal(reader_get_key(store_reader(r->store), "ann", "k", 2000, &found, &r->err), 0);
     assert_memory_equal(&found, &ann, sizeof found);
-    assert_int_equal(store_get_key(r->store, "bob", "k", 2000, &found, &r->err), 0);
+    assert_int_equal(reader_get_key(store_reader(r->store), "bob", "k", 2000, &found, &r->err), 0);
     assert_memory_equal(&found, &bob, sizeof found);
-    assert_int_equal(store_get_key(r->store, "bob", "l", 2000, &found, &r->err), ERR_NOTFOUND);
-    assert_int_equal(store_get_key(r->store, "", "k", 2000, &found, &r->err), ERR_NOTFOUND);
+    assert_int_equal(reader_get_key(store_reader(r->store), "bob", "l", 2000, &found, &r->err), ERR_NOTFOUND);
+    assert_int_equal(reader_get_key(store_reader(r->store), "", "k", 2000, &found, &r->err), ERR_NOTFOUND);
     /* what fails leaves no key, and the one of before stays */
     add_with_key(r, &again, &rows[0], ERR_CONFLICT);
-    assert_int_equal(store_get_key(r->store, "bob", "k", 2000, &found, &r->err), 0);
+    assert_int_equal(reader_get_key(store_reader(r->store), "bob", "k", 2000, &found, &r->err), 0);
     assert_string_equal(found.id, rows[1].id);
     /* one request made something under it: another makes nothing, until the key is forgotten */
     add_with_key(r, &again, &rows[2], ERR_CONFLICT);
-    assert_int_equal(store_get_key(r->store, "bob", "k", 2000, &found, &r->err), 0);
+    assert_int_equal(reader_get_key(store_reader(r->store), "bob", "k", 2000, &found, &r->err), 0);
     assert_string_equal(found.id, rows[1].id);
     add_with_key(r, &later, &rows[2], 0);
-    assert_int_equal(store_get_key(r->store, "bob", "k", 1000 + STORE_KEY_LIFE_MS, &found, &r->err), 0);
+    assert_int_equal(
+        reader_get_key(store_reader(r->store), "bob", "k", 1000 + STORE_KEY_LIFE_MS, &found, &r->err), 0);
     assert_string_equal(found.id, rows[2].id);
     /* one whose submission is not there is as good as none, and one that replaces it needs not wait for that */
     struct submission_row made[3] = { rig_row(), rig_row(), rig_row() };
@@ -769,7 +777,7 @@ check_filter(struct rig *r, struct submission_filter f, const struct submission_
 
     do {
         before = got.n;
-        assert_int_equal(store_list_submissions(r->store, &f, note_page, &got, &r->err), 0);
+        assert_int_equal(reader_list_submissions(store_reader(r->store), &f, note_page, &got, &r->err), 0);
         assert_true(got.n - before <= f.limit);
         if (got.n > 0)
             memcpy(cursor, got.ids[got.n - 1], ID_SIZE);
@@ -887,19 +895,24 @@ verdicts_are_summed_up_by_their_run(void **state)
 
     fill_runs(r);
     rig_reopen(r);
-    assert_int_equal(store_each_run(r->store, "", INT64_MAX, "", 10, note_run, &seen, &r->err), 0);
+    assert_int_equal(reader_each_run(store_reader(r->store), "", INT64_MAX, "", 10, note_run, &seen, &r->err),
+                     0);
     assert_string_equal(seen.text, "other[1 0 0 0 1 0.1 -1.0 -1--1 5000-5000]"
                                    "r[4 1 2 1 3 1.5 2.5 0-1 1000-4000]");
-    assert_int_equal(store_each_run(r->store, "", 5000, "other", 1, note_run, &page, &r->err), 0);
+    assert_int_equal(reader_each_run(store_reader(r->store), "", 5000, "other", 1, note_run, &page, &r->err),
+                     0);
     assert_string_equal(page.text, "r[4 1 2 1 3 1.5 2.5 0-1 1000-4000]");
     store_scope("bob", scope);
-    assert_int_equal(store_each_run(r->store, scope, INT64_MAX, "", 10, note_run, &bob, &r->err), 0);
+    assert_int_equal(
+        reader_each_run(store_reader(r->store), scope, INT64_MAX, "", 10, note_run, &bob, &r->err), 0);
     assert_string_equal(bob.text, "other[1 0 0 0 1 0.1 -1.0 -1--1 5000-5000]"
                                   "r[1 1 0 0 0 0.0 -1.0 1-1 4000-4000]");
-    assert_int_equal(store_get_run(r->store, "", "other", note_run, &one, &r->err), 0);
-    assert_int_equal(store_get_run(r->store, "=carol", "r", note_run, &one, &r->err), 0); /* she has none */
+    assert_int_equal(reader_get_run(store_reader(r->store), "", "other", note_run, &one, &r->err), 0);
+    assert_int_equal(reader_get_run(store_reader(r->store), "=carol", "r", note_run, &one, &r->err),
+                     0); /* she has none */
     assert_string_equal(one.text, "other[1 0 0 0 1 0.1 -1.0 -1--1 5000-5000]");
-    assert_int_equal(store_each_run(r->store, "", 0, "", 202, note_run, &one, &r->err), ERR_INPUT);
+    assert_int_equal(reader_each_run(store_reader(r->store), "", 0, "", 202, note_run, &one, &r->err),
+                     ERR_INPUT);
 }
 
 static void
@@ -909,13 +922,17 @@ a_run_is_read_by_step_and_by_task(void **state)
     struct runs_seen steps = { "" }, whole = { "" }, tasks = { "" }, ann = { "" };
 
     fill_runs(r);
-    assert_int_equal(store_each_run_step(r->store, "", "r", 0, 1, note_step, &steps, &r->err), 0);
+    assert_int_equal(reader_each_run_step(store_reader(r->store), "", "r", 0, 1, note_step, &steps, &r->err),
+                     0);
     assert_string_equal(steps.text, "[0: 1 1 0.5 100][1: 3 1 1.0 001]");
-    assert_int_equal(store_each_run_step(r->store, "", "r", 0, 2, note_step, &whole, &r->err), 0);
+    assert_int_equal(reader_each_run_step(store_reader(r->store), "", "r", 0, 2, note_step, &whole, &r->err),
+                     0);
     assert_string_equal(whole.text, "[0: 4 2 1.5 101]");
-    assert_int_equal(store_each_run_task(r->store, "", "r", 0, 1, 5, note_step, &tasks, &r->err), 0);
+    assert_int_equal(
+        reader_each_run_task(store_reader(r->store), "", "r", 0, 1, 5, note_step, &tasks, &r->err), 0);
     assert_string_equal(tasks.text, "sha256:task[0: 1 1 0.5 100]sha256:task[1: 3 1 1.0 001]");
-    assert_int_equal(store_each_run_task(r->store, "=ann", "r", 1, 1, 5, note_step, &ann, &r->err), 0);
+    assert_int_equal(
+        reader_each_run_task(store_reader(r->store), "=ann", "r", 1, 1, 5, note_step, &ann, &r->err), 0);
     assert_string_equal(ann.text, "sha256:task[1: 2 1 1.0 001]");
 }
 
@@ -974,7 +991,7 @@ groups_are_found_by_their_run(void **state)
         struct runs_seen seen = { "" };
         struct groups_filter f = rows[i].filter;
         f.limit = 10;
-        assert_int_equal(store_each_group(r->store, &f, note_group, &seen, &r->err), 0);
+        assert_int_equal(reader_each_group(store_reader(r->store), &f, note_group, &seen, &r->err), 0);
         assert_string_equal(seen.text, rows[i].found);
     }
 }
@@ -1015,14 +1032,17 @@ a_list_has_bounds(void **state)
     struct submission_filter f = { .state = -1, .limit = 0 };
     struct page page = { .n = 0 };
 
-    assert_int_equal(store_list_submissions(r->store, &f, note_page, &page, &r->err), ERR_INPUT);
+    assert_int_equal(reader_list_submissions(store_reader(r->store), &f, note_page, &page, &r->err),
+                     ERR_INPUT);
     f.limit = 201;
-    assert_int_equal(store_list_submissions(r->store, &f, note_page, &page, &r->err), ERR_INPUT);
+    assert_int_equal(reader_list_submissions(store_reader(r->store), &f, note_page, &page, &r->err),
+                     ERR_INPUT);
     f.limit = 200;
     f.state = SUBMISSION_NSTATES;
-    assert_int_equal(store_list_submissions(r->store, &f, note_page, &page, &r->err), ERR_INPUT);
+    assert_int_equal(reader_list_submissions(store_reader(r->store), &f, note_page, &page, &r->err),
+                     ERR_INPUT);
     f.state = SUBMISSION_DONE;
-    assert_int_equal(store_list_submissions(r->store, &f, note_page, &page, &r->err), 0);
+    assert_int_equal(reader_list_submissions(store_reader(r->store), &f, note_page, &page, &r->err), 0);
     assert_int_equal(page.n, 0);
 }
 
@@ -1043,7 +1063,7 @@ counts_follow_every_move(void **state)
     assert_int_equal(rig_release(r, id, 0), 0);
     assert_int_equal(rig_finish(r, id, SUBMISSION_CANCELLED, NULL), 0);
     expected[SUBMISSION_CANCELLED]++;
-    assert_int_equal(store_count(r->store, &counts, &r->err), 0);
+    assert_int_equal(reader_count(store_reader(r->store), &counts, &r->err), 0);
     for (int i = 0; i < SUBMISSION_NSTATES; i++)
         assert_int_equal(counts.by_state[i], expected[i]);
 }
@@ -1156,7 +1176,7 @@ write_while_closing(void *arg, int code, const struct error *err)
     assert_int_equal(code, 0);
     c->calls++;
     /* reading is still possible, writing is not */
-    assert_int_equal(store_get_submission(c->rig->store, "none", &found, NULL), ERR_NOTFOUND);
+    assert_int_equal(reader_get_submission(store_reader(c->rig->store), "none", &found, NULL), ERR_NOTFOUND);
     if (store_add_submissions(c->rig->store, NULL, NULL, &row, &source, 1, rig_done, NULL, NULL) ==
         ERR_UNAVAILABLE)
         c->refused++;
@@ -1180,7 +1200,7 @@ closing_commits_what_is_queued(void **state)
     assert_int_equal(c.calls, 100);
     assert_int_equal(c.refused, 100);
     rig_open(r);
-    assert_int_equal(store_count(r->store, &counts, &r->err), 0);
+    assert_int_equal(reader_count(store_reader(r->store), &counts, &r->err), 0);
     assert_int_equal(counts.by_state[SUBMISSION_QUEUED], 100);
 }
 
@@ -1265,7 +1285,7 @@ the_newest_calibration_of_each_gpu_comes_back(void **state)
     struct outcome outcome = { 0 };
     struct calibrations_found none = { 0 }, found = { 0 };
 
-    assert_int_equal(store_each_calibration(r->store, note_calibration, &none, &r->err), 0);
+    assert_int_equal(reader_each_calibration(store_reader(r->store), note_calibration, &none, &r->err), 0);
     assert_int_equal(none.n, 0);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct calibration_row row = { .created_ms = rows[i].created_ms,
@@ -1277,7 +1297,7 @@ the_newest_calibration_of_each_gpu_comes_back(void **state)
         assert_int_equal(outcome.code, 0);
     }
     rig_reopen(r);
-    assert_int_equal(store_each_calibration(r->store, note_calibration, &found, &r->err), 0);
+    assert_int_equal(reader_each_calibration(store_reader(r->store), note_calibration, &found, &r->err), 0);
     assert_string_equal(found.text, "a 30 {\"n\":3};b 20 {\"n\":2};");
 }
 
@@ -1311,7 +1331,7 @@ a_canary_takes_the_place_of_the_one_before_until_it_is_forgotten(void **state)
         assert_int_equal(outcome.code, 0);
     }
     rig_reopen(r);
-    assert_int_equal(store_each_canary(r->store, note_canary, found, &r->err), 0);
+    assert_int_equal(reader_each_canary(store_reader(r->store), note_canary, found, &r->err), 0);
     assert_string_equal(found, "GPU-1 570 chain 40 4;GPU-1 570 other 50 5;GPU-1 580 chain 20 2;");
 }
 
@@ -1321,7 +1341,7 @@ a_key_finds_the_newest_verdict_under_it(void **state)
     struct rig *r = *state;
     struct submission_row rows[] = { rig_row(), rig_row(), rig_row() }, found;
 
-    assert_int_equal(store_find_cached(r->store, "k", &found, &r->err), ERR_NOTFOUND);
+    assert_int_equal(reader_find_cached(store_reader(r->store), "k", &found, &r->err), ERR_NOTFOUND);
     for (size_t i = 0; i < 3; i++) {
         struct outcome o = { 0 };
         assert_int_equal(rig_add(r, &rows[i], "x"), 0);
@@ -1333,11 +1353,11 @@ a_key_finds_the_newest_verdict_under_it(void **state)
         assert_int_equal(o.code, 0);
     }
     rig_reopen(r);
-    assert_int_equal(store_find_cached(r->store, "k", &found, &r->err), 0);
+    assert_int_equal(reader_find_cached(store_reader(r->store), "k", &found, &r->err), 0);
     assert_string_equal(found.id, rows[1].id);
     assert_string_equal(found.verdict, "{\"n\":1}");
     submission_row_release(&found);
-    assert_int_equal(store_find_cached(r->store, "", &found, &r->err), ERR_NOTFOUND);
+    assert_int_equal(reader_find_cached(store_reader(r->store), "", &found, &r->err), ERR_NOTFOUND);
 }
 
 /* --- ownership --- */
@@ -1430,7 +1450,7 @@ row_of(struct rig *r, const char *id)
 {
     struct submission_row row;
 
-    assert_int_equal(store_get_submission(r->store, id, &row, &r->err), 0);
+    assert_int_equal(reader_get_submission(store_reader(r->store), id, &row, &r->err), 0);
     return row;
 }
 
@@ -1682,7 +1702,7 @@ a_restart_takes_back_what_the_last_life_had_claimed(void **state)
     assert_true(out.is_lost);
     submission_row_release(&out);
     assert_int_equal(finish(r, &c, SUBMISSION_DONE), ERR_CONFLICT);
-    assert_int_equal(store_is_unfinished(r->store, in.id, &is_unfinished, &r->err), 0);
+    assert_int_equal(reader_is_unfinished(store_reader(r->store), in.id, &is_unfinished, &r->err), 0);
     assert_true(is_unfinished);
 }
 
@@ -1739,20 +1759,21 @@ a_group_is_unfinished_until_its_last_has_ended(void **state)
     struct outcome o = { 0 };
     bool is_unfinished = true;
 
-    assert_int_equal(store_is_unfinished(r->store, group.id, &is_unfinished, &r->err), 0);
+    assert_int_equal(reader_is_unfinished(store_reader(r->store), group.id, &is_unfinished, &r->err), 0);
     assert_false(is_unfinished);
     fill_group(&group, rows, sources, 2);
     assert_int_equal(store_add_submissions(r->store, &group, NULL, rows, sources, 2, rig_done, &o, &r->err),
                      0);
     rig_wait(r);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(store_is_unfinished(r->store, group.id, &is_unfinished, &r->err), 0);
+        assert_int_equal(reader_is_unfinished(store_reader(r->store), group.id, &is_unfinished, &r->err), 0);
         assert_true(is_unfinished);
         assert_int_equal(rig_finish(r, rows[i].id, SUBMISSION_DONE, NULL), 0);
-        assert_int_equal(store_is_unfinished(r->store, rows[i].id, &is_unfinished, &r->err), 0);
+        assert_int_equal(reader_is_unfinished(store_reader(r->store), rows[i].id, &is_unfinished, &r->err),
+                         0);
         assert_false(is_unfinished);
     }
-    assert_int_equal(store_is_unfinished(r->store, group.id, &is_unfinished, &r->err), 0);
+    assert_int_equal(reader_is_unfinished(store_reader(r->store), group.id, &is_unfinished, &r->err), 0);
     assert_false(is_unfinished);
 }
 

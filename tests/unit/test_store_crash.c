@@ -178,7 +178,7 @@ check_acks(struct rig *r, const struct acks *acks)
         const struct ack *ack = &acks->list[i];
         AUTO_BUFFER struct buffer text = BUFFER_INIT;
 
-        assert_int_equal(store_get_submission(r->store, ack->id, &row, &r->err), 0);
+        assert_int_equal(reader_get_submission(store_reader(r->store), ack->id, &row, &r->err), 0);
         if (ack->state == SUBMISSION_RUNNING && row.state == SUBMISSION_QUEUED)
             assert_true(row.is_lost && row.attempts == 1 &&
                         row.claim == 2); /* its claim was durable, and is taken back */
@@ -186,9 +186,9 @@ check_acks(struct rig *r, const struct acks *acks)
             assert_true((int)row.state >= ack->state);
         if (ack->state == SUBMISSION_DONE) {
             assert_string_equal(row.verdict, "{\"class\":\"ok\"}");
-            assert_int_equal(store_get_log(r->store, ack->id, &text, &r->err), 0);
+            assert_int_equal(reader_get_log(store_reader(r->store), ack->id, &text, &r->err), 0);
         } else {
-            assert_int_equal(store_get_source(r->store, row.source_hash, &text, &r->err), 0);
+            assert_int_equal(reader_get_source(store_reader(r->store), row.source_hash, &text, &r->err), 0);
         }
         assert_string_equal(text.data, ack->id);
         submission_row_release(&row);
@@ -284,7 +284,7 @@ a_full_disk_fails_the_write_and_passes(void **state)
     limit_files(-1);
     assert_int_equal(code, ERR_STORE);
     assert_non_null(strstr(r->err.text, "disk I/O error"));
-    assert_int_equal(store_get_submission(r->store, lost.id, &found, &r->err), ERR_NOTFOUND);
+    assert_int_equal(reader_get_submission(store_reader(r->store), lost.id, &found, &r->err), ERR_NOTFOUND);
     assert_int_equal(rig_add(r, &later, "z"), 0);
     assert_int_equal(rig_add(r, &lost, "y"), 0); /* it left nothing that is in its own way */
     rig_reopen(r);

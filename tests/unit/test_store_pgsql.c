@@ -16,6 +16,7 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "server/store/pgsql/checks.h"
+#include "server/store/changes.h"
 #include "server/store/pgsql/pgsql.h"
 #include "server/store/pgsql/schema.h"
 #include "server/store/private.h"
@@ -38,7 +39,8 @@ what_waits_while_the_database_is_away_is_stored_when_it_is_back(void **state)
 
     assert_int_equal(rig_add(r, &before, "x"), 0);
     postgres_crash();
-    assert_int_equal(store_get_submission(r->store, before.id, &found, &r->err), ERR_UNAVAILABLE);
+    assert_int_equal(reader_get_submission(store_reader(r->store), before.id, &found, &r->err),
+                     ERR_UNAVAILABLE);
     assert_int_equal(store_add_submissions(r->store, NULL, NULL, &during, &source, 1, rig_done, &o, &r->err),
                      0);
     for (int i = 0; i < 2000 && store_is_writable(r->store); i++) { /* until the writer knows */
@@ -55,9 +57,9 @@ what_waits_while_the_database_is_away_is_stored_when_it_is_back(void **state)
     assert_int_equal(o.calls, 1);
     assert_int_equal(o.code, 0);
     uv_sleep(600); /* a reader does not ask for the database at each read */
-    assert_int_equal(store_get_submission(r->store, before.id, &found, &r->err), 0);
+    assert_int_equal(reader_get_submission(store_reader(r->store), before.id, &found, &r->err), 0);
     submission_row_release(&found);
-    assert_int_equal(store_get_submission(r->store, during.id, &found, &r->err), 0);
+    assert_int_equal(reader_get_submission(store_reader(r->store), during.id, &found, &r->err), 0);
     submission_row_release(&found);
 }
 
@@ -72,7 +74,7 @@ a_connection_that_was_cut_between_writes_is_not_noticed(void **state)
         postgres_number(r->path, "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
                                  " WHERE datname = current_database() AND pid <> pg_backend_pid()");
         assert_int_equal(rig_add(r, &row, "x"), 0);
-        assert_int_equal(store_get_submission(r->store, row.id, &found, &r->err), 0);
+        assert_int_equal(reader_get_submission(store_reader(r->store), row.id, &found, &r->err), 0);
         submission_row_release(&found);
     }
     assert_int_equal(postgres_number(r->path, "SELECT count(*) FROM verifierd.submission"), 5);
@@ -87,13 +89,13 @@ check_outcome(struct rig *r, bool is_there)
 
     assert_int_equal(p->base.ops->begin(&p->base, &r->err), 0);
     assert_int_equal(
-        p->base.ops->add_submissions(
+        change_add_submissions(
             &p->base,
             &(struct store_intake){ .rows = &row, .sources = &(struct store_source){ "x", 1 }, .n = 1 },
             &r->err),
         0);
     if (is_there)
-        assert_int_equal(pg_run(&p->link, "commit", "COMMIT", PG_NO_VALUES, NULL, &r->err), 0);
+        assert_int_equal(pg_run(&p->link, "commit", "COMMIT", SQL_NO_VALUES, NULL, &r->err), 0);
     p->link.is_lost = true;
     assert_int_equal(p->base.ops->commit(&p->base, &r->err), is_there ? 0 : ERR_UNAVAILABLE);
     assert_int_equal(postgres_number(r->path, "SELECT count(*) FROM verifierd.submission"), is_there);
@@ -544,7 +546,7 @@ labels_that_were_stored_before_there_were_columns_for_them_are_found(void **stat
     postgres_number(url, old);
     struct store *s = open_as(r, url, "this");
     assert_non_null(s);
-    assert_int_equal(store_list_submissions(s, &f, note_one, id, &r->err), 0);
+    assert_int_equal(reader_list_submissions(store_reader(s), &f, note_one, id, &r->err), 0);
     assert_string_equal(id, "a");
     store_close(s);
     assert_int_equal(postgres_number(url, "SELECT count(*) FROM verifierd.submission WHERE run IS NULL"), 2);
@@ -636,9 +638,9 @@ what_several_nodes_judged_of_a_run_is_added_up(void **state)
     end_at_step(r, r->store, "{\"metadata\":{\"run\":\"r\",\"step\":1}}");
     end_at_step(r, other, "{\"metadata\":{\"run\":\"r\",\"step\":1}}");
     end_at_step(r, other, "{\"metadata\":{\"run\":\"r\",\"step\":2}}");
-    assert_int_equal(store_get_run(r->store, "", "r", note_run, run, &r->err), 0);
+    assert_int_equal(reader_get_run(store_reader(r->store), "", "r", note_run, run, &r->err), 0);
     assert_string_equal(run, "r 3 1-2");
-    assert_int_equal(store_each_run_step(other, "", "r", 1, 1, note_step, steps, &r->err), 0);
+    assert_int_equal(reader_each_run_step(store_reader(other), "", "r", 1, 1, note_step, steps, &r->err), 0);
     assert_string_equal(steps, "[1: 2][2: 1]");
     assert_int_equal(postgres_number(r->path, "SELECT count(*) FROM verifierd.run_sum"), 2);
     store_close(other);

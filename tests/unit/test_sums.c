@@ -78,7 +78,8 @@ static struct seen
 trends(struct rig *r, const char *scope, int span_s, int64_t since_s)
 {
     struct seen seen = { 0 };
-    assert_int_equal(store_each_trend(r->store, scope, span_s, since_s, trend_cb, &seen, &r->err), 0);
+    assert_int_equal(
+        reader_each_trend(store_reader(r->store), scope, span_s, since_s, trend_cb, &seen, &r->err), 0);
     return seen;
 }
 
@@ -235,7 +236,7 @@ failures(struct rig *r, struct failure_filter f)
     struct seen seen = { 0 };
     f.scope = f.scope ? f.scope : "";
     f.limit = f.limit ? f.limit : 200;
-    assert_int_equal(store_each_failure(r->store, &f, failure_cb, &seen, &r->err), 0);
+    assert_int_equal(reader_each_failure(store_reader(r->store), &f, failure_cb, &seen, &r->err), 0);
     return seen;
 }
 
@@ -367,21 +368,25 @@ a_task_keeps_its_best_and_when_it_was_beaten(void **state)
     end_one(r, "ann", NOON_MS + 3, 0.7, OK("1.3"));
     end_one(r, NULL, NOON_MS + 4, 0.9, OK("2.5"));
     end_one(r, NULL, NOON_MS + 5, 0.7, "{\"class\":\"ok\",\"passed_stage\":\"full\"}");
-    assert_int_equal(store_each_task_sum(r->store, "", INT64_MAX, "", 10, task_cb, &seen, &r->err), 0);
+    assert_int_equal(
+        reader_each_task_sum(store_reader(r->store), "", INT64_MAX, "", 10, task_cb, &seen, &r->err), 0);
     assert_int_equal(seen.rows, 1);
     assert_int_equal(seen.n, 6);
     assert_int_equal(seen.ok, 5);
     assert_float_equal(seen.figures[0], 2.5, 0);
     assert_float_equal(seen.figures[1], 1, 0);
-    assert_int_equal(
-        store_each_task_sum(r->store, "", NOON_MS + 5, "sha256:task", 10, task_cb, &seen, &r->err), 0);
+    assert_int_equal(reader_each_task_sum(store_reader(r->store), "", NOON_MS + 5, "sha256:task", 10, task_cb,
+                                          &seen, &r->err),
+                     0);
     assert_int_equal(seen.rows, 1); /* nothing before it */
-    assert_int_equal(store_each_record(r->store, "", "sha256:task", record_cb, &records, &r->err), 0);
+    assert_int_equal(
+        reader_each_record(store_reader(r->store), "", "sha256:task", record_cb, &records, &r->err), 0);
     assert_int_equal(records.rows, 2);
     assert_float_equal(records.figures[0], 2.5, 0);
     assert_float_equal(records.figures[1], 1.5, 0);
     records.rows = 0;
-    assert_int_equal(store_each_record(r->store, scope, "sha256:task", record_cb, &records, &r->err), 0);
+    assert_int_equal(
+        reader_each_record(store_reader(r->store), scope, "sha256:task", record_cb, &records, &r->err), 0);
     assert_int_equal(records.rows, 1);
     assert_float_equal(records.figures[0], 1.3, 0);
 }
@@ -403,13 +408,15 @@ leaders_are_the_fastest_first_and_go_with_their_submission(void **state)
     end_one(r, "ann", NOON_MS, 0.8, OK("1.5"));
     struct submission_row best = end_one(r, NULL, NOON_MS, 0.9, OK("2.5"));
     end_one(r, NULL, NOON_MS, 0, FAILED("a"));
-    assert_int_equal(store_each_leader(r->store, "sha256:task", NULL, 10, leader_cb, &seen, &r->err), 0);
+    assert_int_equal(
+        reader_each_leader(store_reader(r->store), "sha256:task", NULL, 10, leader_cb, &seen, &r->err), 0);
     assert_int_equal(seen.rows, 3);
     assert_float_equal(seen.figures[0], 2.5, 0);
     assert_float_equal(seen.figures[1], 1.5, 0);
     assert_true(isnan(seen.figures[2]));
     seen.rows = 0;
-    assert_int_equal(store_each_leader(r->store, "sha256:task", "ann", 10, leader_cb, &seen, &r->err), 0);
+    assert_int_equal(
+        reader_each_leader(store_reader(r->store), "sha256:task", "ann", 10, leader_cb, &seen, &r->err), 0);
     assert_int_equal(seen.rows, 1);
 
     sqlite3 *db = rig_raw(r);
@@ -418,7 +425,8 @@ leaders_are_the_fastest_first_and_go_with_their_submission(void **state)
     assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
     sqlite3_close(db);
     seen.rows = 0;
-    assert_int_equal(store_each_leader(r->store, "sha256:task", NULL, 1, leader_cb, &seen, &r->err), 0);
+    assert_int_equal(
+        reader_each_leader(store_reader(r->store), "sha256:task", NULL, 1, leader_cb, &seen, &r->err), 0);
     assert_float_equal(seen.figures[0], 1.5, 0);
 }
 
@@ -455,8 +463,9 @@ groups_tell_how_far_they_are(void **state)
                      0);
     rig_wait(r);
     assert_int_equal(rig_finish(r, rows[1].id, SUBMISSION_DONE, NULL), 0);
-    assert_int_equal(
-        store_each_group(r->store, &(struct groups_filter){ .limit = 10 }, group_cb, &seen, &r->err), 0);
+    assert_int_equal(reader_each_group(store_reader(r->store), &(struct groups_filter){ .limit = 10 },
+                                       group_cb, &seen, &r->err),
+                     0);
     assert_int_equal(seen.rows, 1);
     assert_int_equal(seen.n, 1);
     assert_int_equal(seen.ok, 1);
@@ -464,22 +473,24 @@ groups_tell_how_far_they_are(void **state)
     assert_float_equal(seen.figures[1], 2, 0);
     assert_string_equal(seen.text, "ann");
     assert_string_equal(seen.id, group.id);
-    assert_int_equal(store_each_group(r->store, &(struct groups_filter){ .client = "bob", .limit = 10 },
-                                      group_cb, &seen, &r->err),
+    assert_int_equal(reader_each_group(store_reader(r->store),
+                                       &(struct groups_filter){ .client = "bob", .limit = 10 }, group_cb,
+                                       &seen, &r->err),
                      0);
     assert_int_equal(
-        store_each_group(r->store,
-                         &(struct groups_filter){ .client = "ann", .before = group.id, .limit = 10 },
-                         group_cb, &seen, &r->err),
+        reader_each_group(store_reader(r->store),
+                          &(struct groups_filter){ .client = "ann", .before = group.id, .limit = 10 },
+                          group_cb, &seen, &r->err),
         0);
     assert_int_equal(seen.rows, 1); /* not bob's, and none before it */
-    assert_int_equal(store_each_group(r->store, &(struct groups_filter){ .client = "ann", .limit = 10 },
-                                      group_cb, &seen, &r->err),
+    assert_int_equal(reader_each_group(store_reader(r->store),
+                                       &(struct groups_filter){ .client = "ann", .limit = 10 }, group_cb,
+                                       &seen, &r->err),
                      0);
     assert_int_equal(seen.rows, 2);
-    assert_int_equal(
-        store_each_group(r->store, &(struct groups_filter){ .limit = 0 }, group_cb, &seen, &r->err),
-        ERR_INPUT);
+    assert_int_equal(reader_each_group(store_reader(r->store), &(struct groups_filter){ .limit = 0 },
+                                       group_cb, &seen, &r->err),
+                     ERR_INPUT);
 }
 
 #define RIGGED(test) cmocka_unit_test_setup_teardown(test, rig_setup, rig_teardown)

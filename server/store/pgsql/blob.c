@@ -6,7 +6,7 @@ is_kept(struct pgsql *p, const char *hash, bool *out, struct error *err)
 {
     AUTO_RESULT PGresult *row = NULL;
     int rc = pg_ask(&p->link, "look for stored bytes", "SELECT 1 FROM blob WHERE hash = $1 FOR KEY SHARE",
-                    PG_VALUES(pg_text(hash)), &row, err);
+                    SQL_VALUES(sql_text(hash)), &row, err);
     *out = rc == 0 && PQntuples(row) == 1;
     return rc;
 }
@@ -21,10 +21,10 @@ insert(struct pgsql *p, const char *hash, const void *bytes, size_t size, int64_
 
     if (rc < 0)
         return rc;
-    rc =
-        pg_run(&p->link, "store bytes",
-               "INSERT INTO blob (hash, size, data) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
-               PG_VALUES(pg_text(hash), pg_int((int64_t)size), pg_bytes(packed, packed_size)), inserted, err);
+    rc = pg_run(&p->link, "store bytes",
+                "INSERT INTO blob (hash, size, data) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
+                SQL_VALUES(sql_text(hash), sql_int((int64_t)size), sql_bytes(packed, packed_size)), inserted,
+                err);
     packer_trim(&p->packer);
     return rc;
 }
@@ -50,29 +50,14 @@ pg_blob_drop(struct pgsql *p, const char *hash, int64_t *n, struct error *err)
 {
     int64_t removed = 0;
     int rc = pg_run(&p->link, "lock stored bytes", "SELECT 1 FROM blob WHERE hash = $1 FOR UPDATE",
-                    PG_VALUES(pg_text(hash)), NULL, err);
+                    SQL_VALUES(sql_text(hash)), NULL, err);
     if (rc == 0)
         rc = pg_run(&p->link, "remove stored bytes",
                     "DELETE FROM blob WHERE hash = $1"
                     " AND NOT EXISTS (SELECT 1 FROM submission WHERE source_hash = $1)"
                     " AND NOT EXISTS (SELECT 1 FROM submission WHERE log_hash = $1)"
                     " AND NOT EXISTS (SELECT 1 FROM task WHERE reference_hash = $1)",
-                    PG_VALUES(pg_text(hash)), &removed, err);
+                    SQL_VALUES(sql_text(hash)), &removed, err);
     *n += removed;
-    return rc;
-}
-
-int
-pg_blob_column(const PGresult *rows, int row, int size_column, char **out, size_t *size, struct error *err)
-{
-    const char *text = pg_column_text(rows, row, size_column + 1);
-    unsigned char *packed = NULL;
-    size_t packed_size = 0;
-
-    *out = NULL;
-    if (text && !(packed = PQunescapeBytea((const unsigned char *)text, &packed_size)))
-        return error_set(err, ERR_NOMEM, "no memory for stored bytes");
-    int rc = unpack(packed, packed_size, pg_column_int(rows, row, size_column), out, size, err);
-    PQfreemem(packed);
     return rc;
 }

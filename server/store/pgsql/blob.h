@@ -12,8 +12,4 @@ int pg_blob_put(struct pgsql *p, const char *hash, const void *bytes, size_t siz
 /* Remove them where no row names them any more; *n counts. 0, or as pg_ask(). */
 int pg_blob_drop(struct pgsql *p, const char *hash, int64_t *n, struct error *err);
 
-/* Unpack columns (size, data). out: given, free(). 0, ERR_NOMEM or ERR_STORE (damaged). */
-int pg_blob_column(const PGresult *rows, int row, int size_column, char **out, size_t *size,
-                   struct error *err);
-
 #endif

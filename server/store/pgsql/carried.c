@@ -1,11 +1,6 @@
 #include "server/store/pgsql/carried.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "server/store/pgsql/blob.h"
 #include "server/store/pgsql/claims.h"
-#include "server/store/pgsql/reading.h"
 
 /*
  * Theory of operation. It only saves work, so that its table is not logged: it is empty after a crash and on a standby that
@@ -28,33 +23,19 @@ pg_hand_on(struct store_backend *b, const struct store_claim *c, const struct st
 
     if (rc == 0 && !carried)
         rc = pg_run(&p->link, "hand a submission on", HAND_ON,
-                    PG_VALUES(pg_text(c->id), pg_int(c->number), pg_int(c->attempts)), &changed, err);
+                    SQL_VALUES(sql_text(c->id), sql_int(c->number), sql_int(c->attempts)), &changed, err);
     else if (rc == 0)
         rc = pg_run(&p->link, "hand a submission on",
                     "WITH handed AS (" HAND_ON " RETURNING id)"
                     " INSERT INTO carried (id, about, size, data) SELECT id, $4, $5, $6 FROM handed"
                     " ON CONFLICT (id) DO UPDATE SET about = excluded.about, size = excluded.size,"
                     " data = excluded.data",
-                    PG_VALUES(pg_text(c->id), pg_int(c->number), pg_int(c->attempts), pg_text(carried->about),
-                              pg_int((int64_t)carried->size), pg_bytes(packed, packed_size)),
+                    SQL_VALUES(sql_text(c->id), sql_int(c->number), sql_int(c->attempts),
+                               sql_text(carried->about), sql_int((int64_t)carried->size),
+                               sql_bytes(packed, packed_size)),
                     &changed, err);
     packer_trim(&p->packer);
     if (rc < 0)
         error_prefix(err, "submission %s", c->id);
     return rc < 0 || changed == 1 ? rc : pg_explain_miss(p, c->id, err);
-}
-
-int
-pg_get_carried(struct store_reader *r, const char *id, struct carried_row *out, struct error *err)
-{
-    AUTO_RESULT PGresult *row = NULL;
-    int rc =
-        pg_look_up(r, "what was handed on with", id, "SELECT about, size, data FROM carried WHERE id = $1",
-                   PG_VALUES(pg_text(id)), &row, err);
-
-    if (rc == 0)
-        rc = pg_blob_column(row, 0, 1, &out->bytes, &out->size, err);
-    if (rc == 0 && !(out->about = strdup(pg_column_text(row, 0, 0))))
-        rc = error_set(err, ERR_NOMEM, "no memory for what was handed on with %s", id);
-    return rc;
 }

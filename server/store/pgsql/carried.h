@@ -1,4 +1,4 @@
-/* carried.h - what a node that only compiles hands on: operations of backend.h. The writer's thread, or the reader's. */
+/* carried.h - what a node that only compiles hands on: an operation of backend.h. The writer's thread. */
 #ifndef PGSQL_CARRIED_H
 #define PGSQL_CARRIED_H
 
@@ -6,6 +6,5 @@
 
 int pg_hand_on(struct store_backend *b, const struct store_claim *c, const struct store_carried *carried,
                struct error *err);
-int pg_get_carried(struct store_reader *r, const char *id, struct carried_row *out, struct error *err);
 
 #endif

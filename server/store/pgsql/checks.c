@@ -33,7 +33,7 @@ check_durability(struct pg_link *l, struct error *err)
     int rc = pg_ask(l, "ask how durable a commit is",
                     "SELECT current_setting('synchronous_commit'),"
                     " current_setting('synchronous_standby_names') <> ''," STANDBYS,
-                    PG_NO_VALUES, &row, err);
+                    SQL_NO_VALUES, &row, err);
     if (rc < 0)
         return rc;
     const char *commit = pg_column_text(row, 0, 0);
@@ -73,7 +73,7 @@ pg_find_holder(struct pg_link *l, int64_t for_s, char *out, size_t size, struct 
                " pg_backend_pid() AND backend_type = 'client backend' AND (backend_xmin IS NOT NULL OR"
                " backend_xid IS NOT NULL) AND xact_start <= clock_timestamp() - $1::int * interval '1 s'"
                " ORDER BY xact_start LIMIT 1",
-               PG_VALUES(pg_int(for_s)), &row, err);
+               SQL_VALUES(sql_int(for_s)), &row, err);
 
     *out = '\0';
     if (rc == 0 && PQntuples(row) == 1)
@@ -97,7 +97,7 @@ read_lease(struct pg_link *l, const char *node, int64_t *until_ms, int64_t *left
     int rc = pg_ask(l, "look for a node of that name",
                     "SELECT lease_until_ms, lease_until_ms - now_ms() FROM node"
                     " WHERE name = $1 AND lease_until_ms > now_ms()",
-                    PG_VALUES(pg_text(node)), &row, err);
+                    SQL_VALUES(sql_text(node)), &row, err);
     bool is_found = rc == 0 && PQntuples(row) == 1;
 
     *until_ms = is_found ? pg_column_int(row, 0, 0) : 0;

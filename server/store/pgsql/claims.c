@@ -5,6 +5,7 @@
 #include "common/log.h"
 #include "server/store/pgsql/checks.h"
 #include "server/store/pgsql/reading.h"
+#include "server/store/reading.h"
 
 /*
  * Theory of operation. The database's clock decides about leases: now_ms() is the time at which a row is looked at, not
@@ -71,7 +72,7 @@ pg_join(struct store_backend *b, const char *node, int64_t lease_ms, struct stor
                    "$2::bigint") ") ON CONFLICT (name) DO UPDATE SET epoch = node.epoch + 1,"
                                  " lease_until_ms = excluded.lease_until_ms WHERE $2 = 9223372036854775807"
                                  " OR node.lease_until_ms <= now_ms() OR node.epoch = $3 RETURNING epoch",
-               PG_VALUES(pg_text(node), pg_int(lease_ms), pg_int(pgsql_of(b)->epoch)), &row, err);
+               SQL_VALUES(sql_text(node), sql_int(lease_ms), sql_int(pgsql_of(b)->epoch)), &row, err);
     if (rc < 0)
         return rc;
     if (PQntuples(row) == 0)
@@ -81,7 +82,7 @@ pg_join(struct store_backend *b, const char *node, int64_t lease_ms, struct stor
     /* Whose node stays in the row of one that waits: it was lost there. */
     return pg_run(l, "take back what a node had claimed",
                   "UPDATE job SET state = 0, claim = claim + 1 WHERE state = 1 AND node = $1",
-                  PG_VALUES(pg_text(node)), NULL, err);
+                  SQL_VALUES(sql_text(node)), NULL, err);
 }
 
 static int
@@ -99,8 +100,8 @@ pg_renew(struct store_reader *base, const struct store_lease *l, int64_t lease_m
                        "UPDATE node SET lease_until_ms = " LEASE_END(
                            "$3::bigint") ", draining = $4::int <> 0, about = coalesce($5, about)"
                                          " WHERE name = $1 AND epoch = $2 AND lease_until_ms > now_ms()",
-                       PG_VALUES(pg_text(l->node), pg_int(l->epoch), pg_int(lease_ms),
-                                 pg_int(state->is_draining), pg_text(state->about)),
+                       SQL_VALUES(sql_text(l->node), sql_int(l->epoch), sql_int(lease_ms),
+                                  sql_int(state->is_draining), sql_text(state->about)),
                        &renewed, err);
     return rc == 0 && renewed == 0 ? lease_ended(l, err) : rc;
 }
@@ -114,26 +115,21 @@ pg_leave(struct pgsql *p)
         pg_run(&p->link, "end a lease",
                "UPDATE node SET lease_until_ms = now_ms()"
                " WHERE name = $1 AND epoch = $2 AND lease_until_ms > now_ms()",
-               PG_VALUES(pg_text(p->lease.node), pg_int(p->epoch)), NULL, &unused);
+               SQL_VALUES(sql_text(p->lease.node), sql_int(p->epoch)), NULL, &unused);
 }
 
-struct nodes_call {
-    store_node_cb *cb;
-    void *arg;
-};
-
 static bool
-give_node(void *arg, const PGresult *rows, int row)
+give_node(void *arg, struct sql_row *row)
 {
-    const struct nodes_call *call = arg;
-    const struct node_row view = { .name = pg_column_text(rows, row, 0),
-                                   .epoch = pg_column_int(rows, row, 1),
-                                   .lease_left_ms = pg_column_int(rows, row, 2),
-                                   .is_draining = pg_column_bool(rows, row, 3),
-                                   .about = pg_column_text(rows, row, 4),
-                                   .claimed = pg_column_int(rows, row, 5) };
+    const struct call *call = arg;
+    const struct node_row view = { .name = row_word(row, 0),
+                                   .epoch = row_int(row, 1),
+                                   .lease_left_ms = row_int(row, 2),
+                                   .is_draining = row_bool(row, 3),
+                                   .about = row_text(row, 4),
+                                   .claimed = row_int(row, 5) };
 
-    call->cb(call->arg, &view);
+    ((store_node_cb *)call->cb)(call->arg, &view);
     return true;
 }
 
@@ -144,7 +140,7 @@ pg_each_node(struct store_reader *r, store_node_cb *row_cb, void *arg, struct er
                         "SELECT name, epoch, lease_until_ms - now_ms(), draining, about,"
                         " (SELECT count(*) FROM job WHERE job.node = node.name AND job.state = 1)"
                         " FROM node WHERE lease_until_ms > now_ms() - " NODE_KEPT_MS " ORDER BY name",
-                        PG_NO_VALUES, give_node, &(struct nodes_call){ row_cb, arg }, NULL, err);
+                        SQL_NO_VALUES, give_node, CALL(row_cb, arg), NULL, err);
 }
 
 /* Told when it begins and when it is over. */
@@ -172,14 +168,14 @@ pg_reap(struct store_backend *b, char holder[STORE_HOLDER_SIZE], struct error *e
                "UPDATE job SET state = 0, claim = claim + 1 WHERE id = ANY (ARRAY("
                "SELECT held.id FROM node CROSS JOIN LATERAL (SELECT id FROM job WHERE state = 1"
                " AND job.node = node.name FOR UPDATE SKIP LOCKED) held WHERE lease_until_ms <= now_ms()))",
-               PG_NO_VALUES, NULL, err);
+               SQL_NO_VALUES, NULL, err);
 
     if (rc == 0)
         rc = pg_run(l, "forget nodes that are gone",
                     "DELETE FROM node WHERE name IN (SELECT name FROM node WHERE lease_until_ms <= now_ms()"
                     " - " NODE_KEPT_MS " AND NOT EXISTS (SELECT FROM job WHERE job.node = node.name"
                     " AND job.state = 1) FOR UPDATE SKIP LOCKED)",
-                    PG_NO_VALUES, NULL, err);
+                    SQL_NO_VALUES, NULL, err);
     return rc == 0 ? watch_holders(pgsql_of(b), holder, err) : rc;
 }
 
@@ -198,8 +194,8 @@ static int
 check_lease(struct pgsql *p, const struct store_lease *l, struct error *err)
 {
     AUTO_RESULT PGresult *row = NULL;
-    int rc =
-        pg_ask(&p->link, "look for a lease", LEASE, PG_VALUES(pg_text(l->node), pg_int(l->epoch)), &row, err);
+    int rc = pg_ask(&p->link, "look for a lease", LEASE, SQL_VALUES(sql_text(l->node), sql_int(l->epoch)),
+                    &row, err);
     return rc == 0 && PQntuples(row) == 0 ? lease_ended(l, err) : rc;
 }
 
@@ -210,7 +206,7 @@ pg_explain_miss(struct pgsql *p, const char *id, struct error *err)
     int rc = pg_ask(&p->link, "look for a submission",
                     "SELECT coalesce(job.state, submission.state) FROM submission LEFT JOIN job USING (id)"
                     " WHERE id = $1",
-                    PG_VALUES(pg_text(id)), &row, err);
+                    SQL_VALUES(sql_text(id)), &row, err);
     if (rc < 0)
         return rc;
     if (PQntuples(row) == 0)
@@ -231,8 +227,8 @@ pg_claim(struct store_backend *b, const struct store_lease *l, const struct stor
                   "$6") " AND ($7::int = 0 OR NOT (handed_on OR gpu IS NOT NULL OR together IS NOT NULL))"
                         " AND EXISTS (SELECT FROM lease)",
               "CASE state WHEN 0 THEN attempts ELSE $5 END"),
-        PG_VALUES(pg_text(l->node), pg_int(l->epoch), pg_text(held->id), pg_int(held->number),
-                  pg_int(held->attempts), pg_text(wants->gpu), pg_int(wants->is_compiler)),
+        SQL_VALUES(sql_text(l->node), sql_int(l->epoch), sql_text(held->id), sql_int(held->number),
+                   sql_int(held->attempts), sql_text(wants->gpu), sql_int(wants->is_compiler)),
         &row, err);
     if (rc == 0 && PQntuples(row) == 1)
         read_claim(row, out);
@@ -256,7 +252,7 @@ pg_claim_next(struct store_backend *b, const struct store_lease *l, const struct
         " FROM chosen WHERE job.id = chosen.id" CLAIMED;
     struct pgsql *p = pgsql_of(b);
     AUTO_RESULT PGresult *row = NULL;
-    const struct pg_value values[] = { pg_text(l->node), pg_int(l->epoch), pg_text(wants->gpu) };
+    const struct sql_value values[] = { sql_text(l->node), sql_int(l->epoch), sql_text(wants->gpu) };
     int rc = pg_ask(&p->link, "claim what waits", wants->is_compiler ? new : any, values,
                     wants->is_compiler ? 2 : 3, &row, err);
     if (rc == 0 && PQntuples(row) == 1)
@@ -272,7 +268,7 @@ pg_waits(struct store_reader *r, const struct store_lease *l, const struct store
          struct error *err)
 {
     AUTO_RESULT PGresult *row = NULL;
-    const struct pg_value values[] = { pg_text(l->node), pg_int(l->epoch), pg_text(wants->gpu) };
+    const struct sql_value values[] = { sql_text(l->node), sql_int(l->epoch), sql_text(wants->gpu) };
     int rc = pg_read(r, "look for what waits",
                      wants->is_compiler ? "SELECT FROM job WHERE " IS_NEW " LIMIT 1"
                                         : "SELECT FROM job WHERE state = 0 AND " FITS("$3") " AND NOT (" AWAY
@@ -288,7 +284,7 @@ note_attempts(struct pgsql *p, const char *sql, const struct store_claim *c, str
 {
     int64_t changed = 0;
     int rc = pg_run(&p->link, "change a submission", sql,
-                    PG_VALUES(pg_text(c->id), pg_int(c->number), pg_int(c->attempts)), &changed, err);
+                    SQL_VALUES(sql_text(c->id), sql_int(c->number), sql_int(c->attempts)), &changed, err);
     if (rc < 0)
         error_prefix(err, "submission %s", c->id);
     return rc < 0 || changed == 1 ? rc : pg_explain_miss(p, c->id, err);
@@ -300,21 +296,16 @@ pg_cancel(struct store_backend *b, const char *id, int why, struct error *err)
     int64_t changed = 0;
     int rc = pg_run(&pgsql_of(b)->link, "cancel a submission",
                     "UPDATE job SET cancel = CASE cancel WHEN 0 THEN $2 ELSE cancel END WHERE id = $1",
-                    PG_VALUES(pg_text(id), pg_int(why)), &changed, err);
+                    SQL_VALUES(sql_text(id), sql_int(why)), &changed, err);
     return rc == 0 && changed == 0 ? error_set(err, ERR_NOTFOUND, "%s is finished", id) : rc;
 }
 
-struct cancels_call {
-    store_cancel_cb *cb;
-    void *arg;
-};
-
 static bool
-give_cancel(void *arg, const PGresult *rows, int row)
+give_cancel(void *arg, struct sql_row *row)
 {
-    const struct cancels_call *call = arg;
+    const struct call *call = arg;
 
-    call->cb(call->arg, pg_column_text(rows, row, 0), (int)pg_column_int(rows, row, 1));
+    ((store_cancel_cb *)call->cb)(call->arg, row_word(row, 0), (int)row_int(row, 1));
     return true;
 }
 
@@ -325,8 +316,8 @@ pg_each_cancel(struct store_reader *r, const char *node, int limit, store_cancel
     return pg_read_each(r, "look for what is to be cancelled",
                         "SELECT id, cancel FROM job WHERE cancel > 0 AND (state = 0 OR node = $1) ORDER BY id"
                         " LIMIT $2",
-                        PG_VALUES(pg_text(node), pg_int(limit)), give_cancel,
-                        &(struct cancels_call){ row_cb, arg }, NULL, err);
+                        SQL_VALUES(sql_text(node), sql_int(limit)), give_cancel, CALL(row_cb, arg), NULL,
+                        err);
 }
 
 int

@@ -9,6 +9,8 @@
 
 #include <uthash.h>
 
+#include "server/store/pack.h"
+
 /*
  * Theory of operation. The connection is in libpq's pipeline mode, so that what need not be waited for (BEGIN, SAVEPOINT,
  * RELEASE, the preparation of a statement) travels with the statement behind it: one round trip for each question. A
@@ -23,44 +25,7 @@ struct pg_statement {
     UT_hash_handle hh;
 };
 
-/* --- values --- */
-
-struct pg_value
-pg_text(const char *text)
-{
-    return (struct pg_value){ .text = text, .size = -1 };
-}
-
-struct pg_value
-pg_name(const char *text)
-{
-    return pg_text(text && *text ? text : NULL);
-}
-
-struct pg_value
-pg_int(int64_t number)
-{
-    struct pg_value v = { .size = -1 };
-
-    snprintf(v.number, sizeof(v.number), "%" PRId64, number);
-    return v;
-}
-
-struct pg_value
-pg_real(double number)
-{
-    struct pg_value v = { .size = -1 };
-
-    if (isfinite(number))
-        snprintf(v.number, sizeof(v.number), "%.17g", number);
-    return v;
-}
-
-struct pg_value
-pg_bytes(const void *bytes, size_t size)
-{
-    return (struct pg_value){ .text = size > 0 ? bytes : "", .size = (int)size };
-}
+/* --- columns --- */
 
 char *
 pg_column_text(const PGresult *rows, int row, int column)
@@ -91,6 +56,49 @@ pg_column_name(const PGresult *rows, int row, int column, char *out, size_t size
 {
     snprintf(out, size, "%s", PQgetvalue(rows, row, column));
 }
+
+static bool
+row_is_null(const struct sql_row *row, int column)
+{
+    return PQgetisnull(row->answer, row->at, column);
+}
+
+static const char *
+row_text_of(struct sql_row *row, int column)
+{
+    return PQgetvalue(row->answer, row->at, column);
+}
+
+static int64_t
+row_whole(const struct sql_row *row, int column)
+{
+    return pg_column_int(row->answer, row->at, column);
+}
+
+static double
+row_real_of(const struct sql_row *row, int column)
+{
+    return pg_column_real(row->answer, row->at, column);
+}
+
+static int
+row_unpack(const struct sql_row *row, int column, char **out, size_t *size, struct error *err)
+{
+    const char *text = pg_column_text(row->answer, row->at, column + 1);
+    unsigned char *packed = NULL;
+    size_t packed_size = 0;
+
+    *out = NULL;
+    if (text && !(packed = PQunescapeBytea((const unsigned char *)text, &packed_size)))
+        return error_set(err, ERR_NOMEM, "no memory for stored bytes");
+    int rc = unpack(packed, packed_size, row_whole(row, column), out, size, err);
+    PQfreemem(packed);
+    return rc;
+}
+
+static const struct sql_row_ops row_ops = {
+    .is_null = row_is_null, .text = row_text_of, .whole = row_whole, .real = row_real_of, .unpack = row_unpack
+};
 
 /* --- what went wrong --- */
 
@@ -275,16 +283,21 @@ find_statement(struct pg_link *l, const char *sql)
 }
 
 static bool
-send_statement(struct pg_link *l, const struct pg_statement *s, const struct pg_value *values, size_t n)
+send_statement(struct pg_link *l, const struct pg_statement *s, const struct sql_value *values, size_t n)
 {
     const char *texts[PG_VALUES_MAX];
+    char numbers[PG_VALUES_MAX][32];
     int sizes[PG_VALUES_MAX], formats[PG_VALUES_MAX];
 
     for (size_t i = 0; i < n; i++) {
-        const struct pg_value *v = &values[i];
-        texts[i] = v->text ? v->text : *v->number ? v->number : NULL;
-        sizes[i] = v->size;
-        formats[i] = v->size >= 0;
+        const struct sql_value *v = &values[i];
+        texts[i] = v->kind == SQL_NULL ? NULL : v->text ? v->text : numbers[i];
+        sizes[i] = (int)v->size;
+        formats[i] = v->kind == SQL_BYTES;
+        if (v->kind == SQL_INT)
+            snprintf(numbers[i], sizeof(numbers[i]), "%" PRId64, v->whole);
+        else if (v->kind == SQL_REAL)
+            snprintf(numbers[i], sizeof(numbers[i]), "%.17g", v->real);
     }
     for (int i = 0; i < l->ndeferred; i++)
         if (!PQsendQueryParams(l->conn, l->deferred[i], 0, NULL, NULL, NULL, NULL, 0))
@@ -341,7 +354,7 @@ read_answers(struct pg_link *l, struct pg_statement *s, int n, bool is_preparing
 }
 
 static int
-ask_statement(struct pg_link *l, const char *what, struct pg_statement *s, const struct pg_value *values,
+ask_statement(struct pg_link *l, const char *what, struct pg_statement *s, const struct sql_value *values,
               size_t n, PGresult **out, struct error *err)
 {
     bool is_preparing = !s->is_prepared;
@@ -365,7 +378,7 @@ ask_statement(struct pg_link *l, const char *what, struct pg_statement *s, const
 }
 
 int
-pg_ask(struct pg_link *l, const char *what, const char *sql, const struct pg_value *values, size_t n,
+pg_ask(struct pg_link *l, const char *what, const char *sql, const struct sql_value *values, size_t n,
        PGresult **out, struct error *err)
 {
     *out = NULL;
@@ -378,7 +391,7 @@ pg_ask(struct pg_link *l, const char *what, const char *sql, const struct pg_val
 }
 
 int
-pg_run(struct pg_link *l, const char *what, const char *sql, const struct pg_value *values, size_t n,
+pg_run(struct pg_link *l, const char *what, const char *sql, const struct sql_value *values, size_t n,
        int64_t *changed, struct error *err)
 {
     AUTO_RESULT PGresult *r = NULL;
@@ -390,8 +403,8 @@ pg_run(struct pg_link *l, const char *what, const char *sql, const struct pg_val
 }
 
 int
-pg_each(struct pg_link *l, const char *what, const char *sql, const struct pg_value *values, size_t nvalues,
-        pg_row_cb *row_cb, void *arg, size_t *n, struct error *err)
+pg_each(struct pg_link *l, const char *what, const char *sql, const struct sql_value *values, size_t nvalues,
+        sql_row_cb *row_cb, void *arg, size_t *n, struct error *err)
 {
     AUTO_RESULT PGresult *rows = NULL;
     struct pg_statement *s = find_statement(l, sql);
@@ -404,11 +417,12 @@ pg_each(struct pg_link *l, const char *what, const char *sql, const struct pg_va
     if (rc < 0)
         return rc;
     s->is_busy = true;
-    int i = 0;
-    while (i < PQntuples(rows) && row_cb(arg, rows, i++))
-        ;
+    struct sql_row row = { .ops = &row_ops, .answer = rows };
+    bool is_wanted = true;
+    for (; is_wanted && row.at < PQntuples(rows); row.at++)
+        is_wanted = row_cb(arg, &row);
     s->is_busy = false;
     if (n)
-        *n = (size_t)i;
+        *n = (size_t)row.at;
     return 0;
 }

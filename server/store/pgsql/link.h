@@ -12,6 +12,7 @@
 #include <libpq-fe.h>
 
 #include "common/error.h"
+#include "server/store/sql.h"
 
 #define PG_VALUES_MAX 24
 #define PG_DEFERRED_MAX 6
@@ -32,22 +33,6 @@ struct pg_link {
     bool is_warned; /* the server warned since this was last cleared */
 };
 
-/* What a parameter of a statement is given. */
-struct pg_value {
-    const char *text; /* NULL: the number, if there is one, else NULL */
-    int size;         /* of bytes; -1: text */
-    char number[32];
-};
-struct pg_value pg_text(const char *text); /* borrowed; NULL is NULL */
-struct pg_value pg_name(const char *text); /* the same, and "" is NULL too */
-struct pg_value pg_int(int64_t number);
-struct pg_value pg_real(double number); /* NULL where it is not finite */
-struct pg_value pg_bytes(const void *bytes, size_t size);
-#define PG_VALUES(...)                        \
-    (const struct pg_value[]){ __VA_ARGS__ }, \
-        sizeof((const struct pg_value[]){ __VA_ARGS__ }) / sizeof(struct pg_value)
-#define PG_NO_VALUES NULL, 0
-
 /*
  * Connect to what the URL `where` names, in place of the connection of before. node: under whose name this session's
  * rows are counted. 0 or ERR_UNAVAILABLE; is_lost stays then.
@@ -65,19 +50,18 @@ int pg_script(struct pg_link *l, const char *sql, struct error *err);
  * Run one statement; what names it in errors. out: given, PQclear().
  * 0, ERR_CONFLICT (a key that exists), ERR_STORE, ERR_NOMEM, or ERR_UNAVAILABLE (is_lost).
  */
-int pg_ask(struct pg_link *l, const char *what, const char *sql, const struct pg_value *values, size_t n,
+int pg_ask(struct pg_link *l, const char *what, const char *sql, const struct sql_value *values, size_t n,
            PGresult **out, struct error *err);
 /* The same for one that gives no rows. changed (may be NULL): how many it changed. */
-int pg_run(struct pg_link *l, const char *what, const char *sql, const struct pg_value *values, size_t n,
+int pg_run(struct pg_link *l, const char *what, const char *sql, const struct sql_value *values, size_t n,
            int64_t *changed, struct error *err);
 
 /*
  * Calls row_cb for each row of the answer, until it returns false; n (may be NULL) counts the calls. ERR_STORE also where
  * it is called from its own callback.
  */
-typedef bool pg_row_cb(void *arg, const PGresult *rows, int row);
-int pg_each(struct pg_link *l, const char *what, const char *sql, const struct pg_value *values,
-            size_t nvalues, pg_row_cb *row_cb, void *arg, size_t *n, struct error *err);
+int pg_each(struct pg_link *l, const char *what, const char *sql, const struct sql_value *values,
+            size_t nvalues, sql_row_cb *row_cb, void *arg, size_t *n, struct error *err);
 
 /* Columns of a row; a text is a view of the answer, NULL for NULL. */
 char *pg_column_text(const PGresult *rows, int row, int column);

@@ -10,7 +10,6 @@
 #include "server/store/pgsql/changes.h"
 #include "server/store/pgsql/checks.h"
 #include "server/store/pgsql/claims.h"
-#include "server/store/pgsql/names.h"
 #include "server/store/pgsql/pgsql.h"
 #include "server/store/pgsql/reader.h"
 #include "server/store/pgsql/schema.h"
@@ -173,10 +172,10 @@ probe(struct store_backend *base, bool touch, struct error *err)
     if (touch)
         rc = pg_run(l, "look for room",
                     "INSERT INTO blob (hash, size, data) VALUES ($1, 0, decode(repeat('00', 65536), 'hex'))",
-                    PG_VALUES(pg_text(pgsql_of(base)->writer)), NULL, err);
+                    SQL_VALUES(sql_text(pgsql_of(base)->writer)), NULL, err);
     if (rc == 0 && touch)
         rc = pg_run(l, "look for room", "DELETE FROM blob WHERE hash = $1",
-                    PG_VALUES(pg_text(pgsql_of(base)->writer)), NULL, err);
+                    SQL_VALUES(sql_text(pgsql_of(base)->writer)), NULL, err);
     return rc;
 }
 
@@ -196,11 +195,12 @@ static const struct backend_ops pgsql_ops = {
     .undo = pg_transaction_undo,
     .is_open = pg_transaction_is_open,
     .probe = probe,
-    .add_task = pg_add_task,
-    .name_task = pg_name_task,
-    .rename_task = pg_rename_task,
-    .remove_task = pg_remove_task,
-    .add_submissions = pg_add_submissions,
+    .each = pg_change_each,
+    .dialect = &pg_dialect,
+    .put_blob = pg_put_blob,
+    .drop_task = pg_drop_task,
+    .add_job = pg_add_job,
+    .count_verdict = pg_count_verdict,
     .join = pg_join,
     .reap = pg_reap,
     .claim = pg_claim,
@@ -210,8 +210,6 @@ static const struct backend_ops pgsql_ops = {
     .set_attempts = pg_set_attempts,
     .cancel = pg_cancel,
     .finish = pg_finish,
-    .add_calibration = pg_add_calibration,
-    .put_canary = pg_put_canary,
     .sweep = pg_sweep,
 };
 

@@ -1,9 +1,5 @@
 #include "server/store/pgsql/reading.h"
 
-#include <assert.h>
-#include <stdarg.h>
-#include <stdio.h>
-
 #include "common/auto.h"
 #include "common/clock.h"
 
@@ -23,7 +19,7 @@ pg_reads_end(struct store_reader *base)
     struct error unused;
 
     if (r->is_begun)
-        pg_run(&r->link, "end a read", "COMMIT", PG_NO_VALUES, NULL, &unused);
+        pg_run(&r->link, "end a read", "COMMIT", SQL_NO_VALUES, NULL, &unused);
     r->is_one = r->is_begun = false;
 }
 
@@ -48,7 +44,7 @@ prepare(struct pg_reader *r, bool *is_first, struct error *err)
         return error_set(err, ERR_UNAVAILABLE, "the connection to the database was lost");
     int rc = r->link.is_lost ? connect_again(r, err) : 0;
     if (rc == 0 && r->link.is_undone && !r->is_begun)
-        rc = pg_run(&r->link, "roll back", "ROLLBACK", PG_NO_VALUES, NULL, err);
+        rc = pg_run(&r->link, "roll back", "ROLLBACK", SQL_NO_VALUES, NULL, err);
     r->link.is_undone = false;
     if (rc < 0 || !r->is_one || r->is_begun)
         return rc;
@@ -68,8 +64,8 @@ is_to_repeat(struct pg_reader *r, int rc, bool is_first)
 }
 
 int
-pg_read(struct store_reader *base, const char *what, const char *sql, const struct pg_value *values, size_t n,
-        PGresult **out, struct error *err)
+pg_read(struct store_reader *base, const char *what, const char *sql, const struct sql_value *values,
+        size_t n, PGresult **out, struct error *err)
 {
     struct pg_reader *r = pg_reader_of(base);
     bool is_first, was_lost = r->link.is_lost;
@@ -85,8 +81,8 @@ pg_read(struct store_reader *base, const char *what, const char *sql, const stru
 }
 
 int
-pg_read_each(struct store_reader *base, const char *what, const char *sql, const struct pg_value *values,
-             size_t nvalues, pg_row_cb *row_cb, void *arg, size_t *n, struct error *err)
+pg_read_each(struct store_reader *base, const char *what, const char *sql, const struct sql_value *values,
+             size_t nvalues, sql_row_cb *row_cb, void *arg, size_t *n, struct error *err)
 {
     struct pg_reader *r = pg_reader_of(base);
     bool is_first, was_lost = r->link.is_lost;
@@ -101,7 +97,7 @@ pg_read_each(struct store_reader *base, const char *what, const char *sql, const
 }
 
 int
-pg_change(struct store_reader *base, const char *what, const char *sql, const struct pg_value *values,
+pg_change(struct store_reader *base, const char *what, const char *sql, const struct sql_value *values,
           size_t n, int64_t *changed, struct error *err)
 {
     struct pg_reader *r = pg_reader_of(base);
@@ -116,42 +112,4 @@ pg_change(struct store_reader *base, const char *what, const char *sql, const st
     if (rc != ERR_UNAVAILABLE || was_lost || connect_again(r, err) != 0)
         return rc;
     return pg_run(&r->link, what, sql, values, n, changed, err);
-}
-
-int
-pg_look_up(struct store_reader *r, const char *what, const char *key, const char *sql,
-           const struct pg_value *values, size_t n, PGresult **out, struct error *err)
-{
-    int rc = pg_read(r, what, sql, values, n, out, err);
-
-    if (rc == 0 && PQntuples(*out) == 0)
-        return error_set(err, ERR_NOTFOUND, "no %s %s", what, key);
-    return rc;
-}
-
-int
-pg_check_limit(int limit, int most, struct error *err)
-{
-    if (limit < 1 || limit > most)
-        return error_set(err, ERR_INPUT, "a page has 1 to %d rows, not %d", most, limit);
-    return 0;
-}
-
-void
-pg_query_add(struct pg_query *q, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    q->size += (size_t)vsnprintf(q->sql + q->size, sizeof(q->sql) - q->size, format, args);
-    va_end(args);
-    assert(q->size < sizeof(q->sql));
-}
-
-void
-pg_query_where(struct pg_query *q, const char *condition, struct pg_value value)
-{
-    assert(q->n < ARRAY_LEN(q->values));
-    q->values[q->n++] = value;
-    pg_query_add(q, " AND %s $%zu", condition, q->n);
 }

@@ -20,27 +20,6 @@ pg_reader_of(struct store_reader *r)
     return (struct pg_reader *)r;
 }
 
-/* Whom a row is given to, as the arg of a pg_row_cb. */
-struct call {
-    void (*cb)(void);
-    void *arg;
-};
-#define CALL(cb, arg) (&(struct call){ (void (*)(void))(cb), (arg) })
-
-/* 0, or ERR_INPUT: a page of so many rows is not given. */
-int pg_check_limit(int limit, int most, struct error *err);
-
-/* A statement that is put together. */
-struct pg_query {
-    char sql[1536];
-    size_t size;
-    struct pg_value values[8];
-    size_t n;
-};
-void pg_query_add(struct pg_query *q, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* One condition more, on the next parameter: "column =". */
-void pg_query_where(struct pg_query *q, const char *condition, struct pg_value value);
-
 /* Operations of backend.h. */
 void pg_reads_begin(struct store_reader *r);
 void pg_reads_end(struct store_reader *r);
@@ -49,15 +28,12 @@ void pg_reads_end(struct store_reader *r);
  * As pg_ask() and pg_each(). Where the connection was lost before anything was read of this transaction, it is made again
  * first; ERR_UNAVAILABLE: it cannot be made, or the rest of the transaction is lost.
  */
-int pg_read(struct store_reader *r, const char *what, const char *sql, const struct pg_value *values,
+int pg_read(struct store_reader *r, const char *what, const char *sql, const struct sql_value *values,
             size_t n, PGresult **out, struct error *err);
-int pg_read_each(struct store_reader *r, const char *what, const char *sql, const struct pg_value *values,
-                 size_t nvalues, pg_row_cb *row_cb, void *arg, size_t *n, struct error *err);
+int pg_read_each(struct store_reader *r, const char *what, const char *sql, const struct sql_value *values,
+                 size_t nvalues, sql_row_cb *row_cb, void *arg, size_t *n, struct error *err);
 /* One statement that may be made twice, as a transaction of its own. changed: how many rows. */
-int pg_change(struct store_reader *r, const char *what, const char *sql, const struct pg_value *values,
+int pg_change(struct store_reader *r, const char *what, const char *sql, const struct sql_value *values,
               size_t n, int64_t *changed, struct error *err);
-/* One row of a look-up by key: ERR_NOTFOUND, naming both, where there is none. */
-int pg_look_up(struct store_reader *r, const char *what, const char *key, const char *sql,
-               const struct pg_value *values, size_t n, PGresult **out, struct error *err);
 
 #endif

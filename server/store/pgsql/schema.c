@@ -368,7 +368,7 @@ read_version(struct pg_link *l, int64_t *version, int64_t *oldest, struct error 
     int rc =
         pg_ask(l, "read the schema's version",
                "SELECT version, coalesce((to_jsonb(meta) ->> 'oldest')::int, version) FROM verifierd.meta",
-               PG_NO_VALUES, &row, err);
+               SQL_NO_VALUES, &row, err);
 
     if (rc == 0 && PQntuples(row) != 1)
         return error_set(err, ERR_STORE, "verifierd.meta has %d rows instead of one", PQntuples(row));
@@ -397,7 +397,7 @@ find_meta(struct pg_link *l, bool *out, struct error *err)
     int rc =
         pg_ask(l, "look for the store",
                "SELECT to_regclass('verifierd.meta') IS NOT NULL, to_regnamespace('verifierd') IS NOT NULL",
-               PG_NO_VALUES, &found, err);
+               SQL_NO_VALUES, &found, err);
 
     if (rc < 0)
         return rc;
@@ -481,7 +481,7 @@ run_batches(struct pg_link *l, const char *sql, struct error *err)
     while (rc == 0 && at) {
         PQclear(before);
         before = row;
-        rc = pg_ask(l, "change old rows", sql, PG_VALUES(pg_text(at)), &row, err);
+        rc = pg_ask(l, "change old rows", sql, SQL_VALUES(sql_text(at)), &row, err);
         at = rc == 0 ? pg_column_text(row, 0, 0) : NULL;
     }
     return rc == 0 ? pg_script(l, "RESET enable_seqscan", err) : rc;
@@ -495,7 +495,7 @@ drop_broken(struct pg_link *l, struct error *err)
     int rc = pg_ask(l, "look for indices that are not whole",
                     "SELECT indexrelid::regclass FROM pg_index JOIN pg_class c ON c.oid = indexrelid"
                     " WHERE NOT indisvalid AND relnamespace = 'verifierd'::regnamespace",
-                    PG_NO_VALUES, &rows, err);
+                    SQL_NO_VALUES, &rows, err);
 
     for (int i = 0; rc == 0 && i < PQntuples(rows); i++)
         rc = run_alone(l, "DROP INDEX CONCURRENTLY %s", pg_column_text(rows, i, 0), err);
@@ -557,7 +557,7 @@ lock_schema(struct pg_link *l, struct error *err)
         AUTO_RESULT PGresult *row = NULL;
         if (!is_first)
             usleep(LOCK_LOOK_MS * 1000);
-        int rc = pg_ask(l, "lock the schema", "SELECT pg_try_advisory_lock" LOCK, PG_NO_VALUES, &row, err);
+        int rc = pg_ask(l, "lock the schema", "SELECT pg_try_advisory_lock" LOCK, SQL_NO_VALUES, &row, err);
         if (rc < 0)
             return rc;
         is_mine = pg_column_bool(row, 0, 0);

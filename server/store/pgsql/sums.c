@@ -24,10 +24,10 @@ struct counted {
     char scope[STORE_SCOPE_SIZE];
 };
 
-static struct pg_value
+static struct sql_value
 scope_of(const struct counted *c)
 {
-    return pg_text(c->client ? c->scope : NULL);
+    return sql_text(c->client ? c->scope : NULL);
 }
 
 static int
@@ -51,10 +51,10 @@ add_trends(struct pgsql *p, const struct counted *c, struct error *err)
                                                            "t.reward_sum + excluded.reward_sum,"
                                                            " wait_ms = t.wait_ms + excluded.wait_ms,"
                                                            " device_ms = t.device_ms + excluded.device_ms",
-        PG_VALUES(scope_of(c), pg_text(p->lease.node), pg_int(c->row->finished_ms / 1000),
-                  pg_text(class_name(c->is.class_)), pg_text(c->is.failed_at), pg_text(c->is.passed),
-                  pg_int(store_reward_bin(reward)), pg_real(isfinite(reward) ? reward : 0),
-                  pg_int((int64_t)c->is.wait_ms), pg_int(c->row->device_ms)),
+        SQL_VALUES(scope_of(c), sql_text(p->lease.node), sql_int(c->row->finished_ms / 1000),
+                   sql_text(class_name(c->is.class_)), sql_text(c->is.failed_at), sql_text(c->is.passed),
+                   sql_int(store_reward_bin(reward)), sql_real(isfinite(reward) ? reward : 0),
+                   sql_int((int64_t)c->is.wait_ms), sql_int(c->row->device_ms)),
         NULL, err);
 }
 
@@ -84,9 +84,10 @@ add_failure(struct pgsql *p, const struct counted *c, struct error *err)
         " ON CONFLICT (scope, start_s, node, run, task_id, class, failed_at, message)"
         " DO UPDATE SET n = t.n + 1, first_ms = least(t.first_ms, excluded.first_ms),"
         " last_ms = greatest(t.last_ms, excluded.last_ms), last_id = excluded.last_id",
-        PG_VALUES(scope_of(c), pg_text(p->lease.node), pg_int(at_s - at_s % STORE_FAILURE_SPAN_S),
-                  pg_text(class_name(c->is.class_)), pg_text(c->is.failed_at), pg_text(c->is.message),
-                  pg_int(c->row->finished_ms), pg_text(c->row->id), pg_text(c->run), pg_text(c->task_id)),
+        SQL_VALUES(scope_of(c), sql_text(p->lease.node), sql_int(at_s - at_s % STORE_FAILURE_SPAN_S),
+                   sql_text(class_name(c->is.class_)), sql_text(c->is.failed_at), sql_text(c->is.message),
+                   sql_int(c->row->finished_ms), sql_text(c->row->id), sql_text(c->run),
+                   sql_text(c->task_id)),
         NULL, err);
 }
 
@@ -100,8 +101,8 @@ add_record(struct pgsql *p, const struct counted *c, struct error *err)
                   " SELECT scope, $2, $3, $4, $5 FROM " SCOPES " WHERE $5 > coalesce((SELECT max(speedup)"
                   "   FROM task_sum WHERE task_sum.scope = s.scope AND task_id = $2), 0)"
                   " ON CONFLICT DO NOTHING",
-                  PG_VALUES(scope_of(c), pg_text(c->task_id), pg_int(c->row->finished_ms),
-                            pg_text(c->row->id), pg_real(c->is.speedup)),
+                  SQL_VALUES(scope_of(c), sql_text(c->task_id), sql_int(c->row->finished_ms),
+                             sql_text(c->row->id), sql_real(c->is.speedup)),
                   NULL, err);
 }
 
@@ -121,9 +122,9 @@ add_task(struct pgsql *p, const struct counted *c, struct error *err)
                   " cheats = t.cheats + excluded.cheats, reward = greatest(t.reward, excluded.reward),"
                   " speedup = greatest(t.speedup, excluded.speedup),"
                   " last_ms = greatest(t.last_ms, excluded.last_ms)",
-                  PG_VALUES(scope_of(c), pg_text(p->lease.node), pg_text(c->task_id),
-                            pg_int(c->is.class_ == CLASS_OK), pg_int(class_info(c->is.class_)->is_cheat),
-                            pg_real(c->row->reward), pg_real(c->is.speedup), pg_int(c->row->finished_ms)),
+                  SQL_VALUES(scope_of(c), sql_text(p->lease.node), sql_text(c->task_id),
+                             sql_int(c->is.class_ == CLASS_OK), sql_int(class_info(c->is.class_)->is_cheat),
+                             sql_real(c->row->reward), sql_real(c->is.speedup), sql_int(c->row->finished_ms)),
                   NULL, err);
 }
 
@@ -136,10 +137,10 @@ add_leader(struct pgsql *p, const struct counted *c, struct error *err)
                   "INSERT INTO leader (id, task_id, client, speedup, speedup_lo, speedup_hi, candidate_ms,"
                   "  reference_ms, reward, gpu, finished_ms)"
                   " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
-                  PG_VALUES(pg_text(c->row->id), pg_text(c->task_id), pg_text(c->client),
-                            pg_real(c->is.speedup), pg_real(c->is.speedup_lo), pg_real(c->is.speedup_hi),
-                            pg_real(c->is.candidate_ms), pg_real(c->is.reference_ms), pg_real(c->row->reward),
-                            pg_name(c->is.gpu), pg_int(c->row->finished_ms)),
+                  SQL_VALUES(sql_text(c->row->id), sql_text(c->task_id), sql_text(c->client),
+                             sql_real(c->is.speedup), sql_real(c->is.speedup_lo), sql_real(c->is.speedup_hi),
+                             sql_real(c->is.candidate_ms), sql_real(c->is.reference_ms),
+                             sql_real(c->row->reward), sql_name(c->is.gpu), sql_int(c->row->finished_ms)),
                   NULL, err);
 }
 
@@ -172,14 +173,14 @@ prune(struct pgsql *p, int64_t now_s, struct error *err)
         return rc;
     for (size_t i = 0; rc == 0 && i < SUMMARY_NSPANS; i++)
         rc = pg_run(&p->link, "drop old counts", "DELETE FROM trend WHERE span_s = $1 AND start_s < $2",
-                    PG_VALUES(pg_int(summary_spans[i].span_s), pg_int(now_s - summary_spans[i].kept_s)), NULL,
-                    err);
+                    SQL_VALUES(sql_int(summary_spans[i].span_s), sql_int(now_s - summary_spans[i].kept_s)),
+                    NULL, err);
     if (rc == 0)
         rc = pg_run(&p->link, "drop old failures", "DELETE FROM failure WHERE start_s < $1",
-                    PG_VALUES(pg_int(now_s - SUMMARY_FAILURES_KEPT_S)), NULL, err);
+                    SQL_VALUES(sql_int(now_s - SUMMARY_FAILURES_KEPT_S)), NULL, err);
     if (rc == 0)
         rc = pg_run(&p->link, "drop old failures", "DELETE FROM cause WHERE start_s < $1",
-                    PG_VALUES(pg_int(now_s - SUMMARY_FAILURES_KEPT_S)), NULL, err);
+                    SQL_VALUES(sql_int(now_s - SUMMARY_FAILURES_KEPT_S)), NULL, err);
     return rc;
 }
 

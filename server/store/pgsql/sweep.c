@@ -44,7 +44,7 @@ pg_sweep_alone(struct pgsql *p, bool *is_alone, struct error *err)
 {
     AUTO_RESULT PGresult *row = NULL;
     int rc = pg_ask(&p->link, "ask whether another node sweeps",
-                    "SELECT pg_try_advisory_xact_lock(2004247141)", PG_NO_VALUES, &row, err);
+                    "SELECT pg_try_advisory_xact_lock(2004247141)", SQL_NO_VALUES, &row, err);
     *is_alone = rc == 0 && pg_column_bool(row, 0, 0);
     return rc;
 }
@@ -55,8 +55,8 @@ is_kept(struct pgsql *p, const struct kind *kind, const char *id, const struct s
         struct error *err)
 {
     AUTO_RESULT PGresult *row = NULL;
-    const struct pg_value values[] = { pg_text(id), pg_int(step->now_ms - STORE_KEY_LIFE_MS),
-                                       pg_int(step->before_ms) };
+    const struct sql_value values[] = { sql_text(id), sql_int(step->now_ms - STORE_KEY_LIFE_MS),
+                                        sql_int(step->before_ms) };
     size_t n = kind == &kinds[0] ? 2 : 3;
     int rc = pg_ask(&p->link, "ask whether something is referred to", kind->is_kept, values, n, &row, err);
     return rc < 0 ? rc : pg_column_bool(row, 0, 0);
@@ -86,9 +86,9 @@ remove_one(struct pgsql *p, const char *id, const char *group, struct store_swee
     int rc = is_kept(p, kind, key, step, err);
     if (rc != 0)
         return rc < 0 ? rc : 0;
-    rc = pg_ask(&p->link, "look for sources to remove", kind->blobs, PG_VALUES(pg_text(key)), &blobs, err);
+    rc = pg_ask(&p->link, "look for sources to remove", kind->blobs, SQL_VALUES(sql_text(key)), &blobs, err);
     if (rc == 0)
-        rc = pg_ask(&p->link, "remove what is not to be kept", kind->remove, PG_VALUES(pg_text(key)), &gone,
+        rc = pg_ask(&p->link, "remove what is not to be kept", kind->remove, SQL_VALUES(sql_text(key)), &gone,
                     err);
     if (rc < 0)
         return rc;
@@ -106,7 +106,7 @@ remove_log(struct pgsql *p, const char *id, struct store_sweep *step, struct err
                "WITH old AS MATERIALIZED (SELECT id, log_hash FROM submission WHERE id = $1 AND state >= 2"
                "  AND log_hash IS NOT NULL FOR UPDATE)"
                " UPDATE submission s SET log_hash = NULL FROM old WHERE s.id = old.id RETURNING old.log_hash",
-               PG_VALUES(pg_text(id)), &gone, err);
+               SQL_VALUES(sql_text(id)), &gone, err);
     if (rc < 0)
         return rc;
     step->logs += PQntuples(gone);
@@ -124,8 +124,8 @@ read_oldest(struct pgsql *p, const struct store_sweep *step, PGresult **out, str
             : "SELECT id, group_id, finished_ms FROM submission WHERE finished_ms > 0 AND finished_ms < $1"
               " AND (finished_ms, id) > ($2, $3) ORDER BY finished_ms, id LIMIT $4";
     return pg_ask(&p->link, "look for what is not to be kept", sql,
-                  PG_VALUES(pg_int(step->before_ms), pg_int(step->at_ms), pg_text(step->at_id),
-                            pg_int(STORE_SWEEP_BATCH)),
+                  SQL_VALUES(sql_int(step->before_ms), sql_int(step->at_ms), sql_text(step->at_id),
+                             sql_int(STORE_SWEEP_BATCH)),
                   out, err);
 }
 

@@ -87,7 +87,7 @@ write_number(struct pgsql *p, struct error *err)
     return pg_run(&p->link, "begin a transaction",
                   "INSERT INTO writer (id, n, at_ms) VALUES ($1, $2, now_ms())"
                   " ON CONFLICT (id) DO UPDATE SET n = excluded.n, at_ms = excluded.at_ms",
-                  PG_VALUES(pg_text(p->writer), pg_int(p->transaction + 1)), NULL, err);
+                  SQL_VALUES(sql_text(p->writer), sql_int(p->transaction + 1)), NULL, err);
 }
 
 /* One that the server asked to be undone, or that failed to begin, is still to be ended. */
@@ -99,7 +99,7 @@ end_leftover(struct pgsql *p)
     p->link.is_undone = p->link.is_warned = false;
     p->link.ndeferred = 0;
     if (!p->link.is_lost && PQtransactionStatus(p->link.conn) != PQTRANS_IDLE)
-        pg_run(&p->link, "roll back", "ROLLBACK", PG_NO_VALUES, NULL, &unused);
+        pg_run(&p->link, "roll back", "ROLLBACK", SQL_NO_VALUES, NULL, &unused);
 }
 
 int
@@ -131,7 +131,7 @@ find_number(struct pgsql *p, int64_t *out, struct error *err)
     AUTO_RESULT PGresult *row = NULL;
     int rc =
         pg_ask(&p->link, "ask for an outcome", "UPDATE writer SET at_ms = now_ms() WHERE id = $1 RETURNING n",
-               PG_VALUES(pg_text(p->writer)), &row, err);
+               SQL_VALUES(sql_text(p->writer)), &row, err);
     if (rc == 0)
         *out = PQntuples(row) == 1 ? pg_column_int(row, 0, 0) : 0;
     return rc;
@@ -166,7 +166,7 @@ pg_transaction_commit(struct store_backend *b, struct error *err)
     AUTO_RESULT PGresult *r = NULL;
 
     p->link.is_warned = false;
-    int rc = pg_ask(&p->link, "commit", "COMMIT", PG_NO_VALUES, &r, err);
+    int rc = pg_ask(&p->link, "commit", "COMMIT", SQL_NO_VALUES, &r, err);
     p->is_begun = false;
     if (rc == 0 && p->link.is_warned)
         p->link.is_lost = true;
@@ -240,5 +240,5 @@ pg_transaction_forget(struct pgsql *p)
 
     if (p->link.conn && !p->link.is_lost && p->transaction > 0)
         pg_run(&p->link, "forget the writer", "DELETE FROM writer WHERE id = $1",
-               PG_VALUES(pg_text(p->writer)), NULL, &unused);
+               SQL_VALUES(sql_text(p->writer)), NULL, &unused);
 }

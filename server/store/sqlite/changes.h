@@ -2,25 +2,10 @@
 #ifndef SQLITE_CHANGES_H
 #define SQLITE_CHANGES_H
 
-#include <sqlite3.h>
-
 #include "server/store/backend.h"
-
-struct write_kit;
-
-/* Prepare every statement. 0, ERR_STORE or ERR_NOMEM. Given: write_kit_free(). */
-int write_kit_new(sqlite3 *db, struct write_kit **out, struct error *err);
-void write_kit_free(struct write_kit *kit); /* NULL is fine */
 
 /* The operations of backend.h. */
 int changes_probe(struct store_backend *b, bool touch, struct error *err);
-int changes_add_task(struct store_backend *b, const struct task_row *row, struct error *err);
-int changes_name_task(struct store_backend *b, const char *client, const char *name, const char *id,
-                      int64_t now_ms, struct error *err);
-int changes_rename_task(struct store_backend *b, const char *client, const char *name, const char *id,
-                        int64_t now_ms, struct error *err);
-int changes_remove_task(struct store_backend *b, const char *client, const char *id, struct error *err);
-int changes_add_submissions(struct store_backend *b, const struct store_intake *w, struct error *err);
 int changes_join(struct store_backend *b, const char *node, int64_t lease_ms, struct store_lease *out,
                  struct error *err);
 int changes_renew(struct store_backend *b, const struct store_lease *l, int64_t lease_ms,
@@ -34,8 +19,5 @@ int changes_release(struct store_backend *b, const struct store_claim *c, struct
 int changes_set_attempts(struct store_backend *b, const struct store_claim *c, struct error *err);
 int changes_finish(struct store_backend *b, const struct submission_row *row, const char *log,
                    size_t log_size, struct error *err);
-int changes_add_calibration(struct store_backend *b, const struct calibration_row *row, struct error *err);
-int changes_put_canary(struct store_backend *b, const struct canary_row *w, struct error *err);
-int changes_sweep(struct store_backend *b, struct store_sweep *step, struct error *err);
 
 #endif

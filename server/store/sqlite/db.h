@@ -11,6 +11,7 @@
 #include <sqlite3.h>
 
 #include "common/error.h"
+#include "server/store/sql.h"
 
 /*
  * Fill err from the connection's last failure; what names the operation.
@@ -27,16 +28,23 @@ int db_integer(sqlite3 *db, const char *sql, int64_t *out, struct error *err);
 /* A statement to keep. Given: sqlite3_finalize(). 0, ERR_STORE or ERR_NOMEM; *out is NULL then. */
 int db_prepare(sqlite3 *db, const char *sql, sqlite3_stmt **out, struct error *err);
 
-/* Run a bound statement that gives no rows, then reset it and drop its bindings. 0, or as db_fail(). */
-int db_run(sqlite3_stmt *stmt, const char *what, struct error *err);
+struct db_statement;
 
-/* Reset a statement and drop its bindings; NULL is fine. */
-void db_reset(sqlite3_stmt *stmt);
+/* All zero at first. */
+struct db {
+    sqlite3 *handle;
+    struct db_statement *statements; /* by their text; prepared when first asked for */
+};
+void db_close(struct db *d); /* a closed one is fine */
 
-/* Bind text that outlives the statement's run; NULL binds NULL. */
-void db_bind_text(sqlite3_stmt *stmt, int index, const char *text);
-
-/* As above, but an empty text binds NULL too. */
-void db_bind_name(sqlite3_stmt *stmt, int index, const char *text);
+/* As reader_ops.each(). */
+int db_each(struct db *d, const char *what, const char *sql, const struct sql_value *values, size_t nvalues,
+            sql_row_cb *row_cb, void *arg, size_t *n, struct error *err);
+/* A statement whose rows do not matter. changed (may be NULL): how many it changed. 0, or as db_fail(). */
+int db_change(struct db *d, const char *what, const char *sql, const struct sql_value *values, size_t nvalues,
+              int64_t *changed, struct error *err);
+/* 1 and the first column where there is a row, 0 where there is none, or as db_fail(). out may be NULL. */
+int db_ask(struct db *d, const char *what, const char *sql, const struct sql_value *values, size_t nvalues,
+           char *out, size_t size, struct error *err);
 
 #endif

@@ -11,10 +11,12 @@
 
 #include "common/auto.h"
 #include "server/store/sqlite/changes.h"
-#include "server/store/sqlite/db.h"
+#include "server/store/sqlite/blob.h"
 #include "server/store/sqlite/reader.h"
 #include "server/store/sqlite/schema.h"
 #include "server/store/sqlite/sqlite.h"
+#include "server/store/sqlite/sums.h"
+#include "server/store/sqlite/sweep.h"
 
 #define NODE "this"  /* a file has one node at a time: it needs no name */
 #define BUSY_MS 5000 /* how long the writer waits for a person's sqlite3 shell */
@@ -123,11 +125,11 @@ open_files(struct sqlite *s, const char *path, struct error *err)
 
     if (rc < 0)
         return rc;
-    if (sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
-        return db_fail(s->db, err, path);
-    sqlite3_extended_result_codes(s->db, 1);
-    sqlite3_busy_timeout(s->db, BUSY_MS);
-    file = sqlite3_db_filename(s->db, "main");
+    if (sqlite3_open_v2(path, &s->db.handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
+        return db_fail(s->db.handle, err, path);
+    sqlite3_extended_result_codes(s->db.handle, 1);
+    sqlite3_busy_timeout(s->db.handle, BUSY_MS);
+    file = sqlite3_db_filename(s->db.handle, "main");
     rc = take_lock(s, file, err);
     if (rc < 0)
         return rc;
@@ -135,14 +137,14 @@ open_files(struct sqlite *s, const char *path, struct error *err)
     if (!s->wal_path)
         return error_set(err, ERR_NOMEM, "no memory to open %s", path);
     /* Before the first table: so that a sweep can give room back while the daemon runs. A file that has tables stays as it is. */
-    rc = db_exec(s->db, "PRAGMA auto_vacuum = INCREMENTAL", err);
+    rc = db_exec(s->db.handle, "PRAGMA auto_vacuum = INCREMENTAL", err);
     steps = schema_steps(&n);
     if (rc == 0)
-        rc = schema_migrate(s->db, steps, n, err);
+        rc = schema_migrate(s->db.handle, steps, n, err);
     if (rc == 0)
-        rc = set_up_writing(s->db, err);
+        rc = set_up_writing(s->db.handle, err);
     if (rc == 0)
-        rc = write_kit_new(s->db, &s->kit, err);
+        rc = packer_init(&s->packer, err);
     if (rc < 0)
         error_prefix(err, "%s", path);
     return rc;
@@ -151,14 +153,14 @@ open_files(struct sqlite *s, const char *path, struct error *err)
 static bool
 is_open(const struct store_backend *base)
 {
-    return !sqlite3_get_autocommit(sqlite_of(base)->db);
+    return !sqlite3_get_autocommit(sqlite_of(base)->db.handle);
 }
 
 /* The lock is held: nobody else lives, and whatever was claimed has no owner any more. */
 static int
 take_over(struct sqlite *s, struct error *err)
 {
-    int rc = db_exec(s->db,
+    int rc = db_exec(s->db.handle,
                      "BEGIN IMMEDIATE; DELETE FROM node WHERE name <> '" NODE "';"
                      "UPDATE submission SET state = 0, claim = claim + 1 WHERE state = 1",
                      err);
@@ -166,9 +168,9 @@ take_over(struct sqlite *s, struct error *err)
     if (rc == 0)
         rc = changes_join(&s->base, NODE, STORE_LEASE_ENDLESS, &s->lease, err);
     if (rc == 0)
-        rc = db_exec(s->db, "COMMIT", err);
+        rc = db_exec(s->db.handle, "COMMIT", err);
     if (rc < 0 && is_open(&s->base))
-        db_exec(s->db, "ROLLBACK", NULL);
+        db_exec(s->db.handle, "ROLLBACK", NULL);
     return rc;
 }
 
@@ -177,8 +179,8 @@ close_all(struct store_backend *base)
 {
     struct sqlite *s = sqlite_of(base);
 
-    write_kit_free(s->kit);
-    sqlite3_close(s->db); /* after the readers: the last one to close checkpoints */
+    packer_release(&s->packer);
+    db_close(&s->db); /* after the readers: the last one to close checkpoints */
     if (s->lock_fd >= 0)
         close(s->lock_fd);
     free(s->wal_path);
@@ -188,7 +190,7 @@ close_all(struct store_backend *base)
 static int
 new_reader(struct store_backend *base, struct store_reader **out, struct error *err)
 {
-    return sqlite_reader_new(sqlite3_db_filename(sqlite_of(base)->db, "main"), out, err);
+    return sqlite_reader_new(sqlite3_db_filename(sqlite_of(base)->db.handle, "main"), out, err);
 }
 
 static const struct store_lease *
@@ -200,7 +202,7 @@ lease(const struct store_backend *base)
 static const char *
 name(const struct store_backend *base)
 {
-    return sqlite3_db_filename(sqlite_of(base)->db, "main");
+    return sqlite3_db_filename(sqlite_of(base)->db.handle, "main");
 }
 
 static int64_t
@@ -215,38 +217,78 @@ log_bytes(const struct store_backend *base)
 static int
 begin(struct store_backend *base, struct error *err)
 {
-    return db_exec(sqlite_of(base)->db, "BEGIN IMMEDIATE", err);
+    return db_exec(sqlite_of(base)->db.handle, "BEGIN IMMEDIATE", err);
 }
 
 static int
 commit(struct store_backend *base, struct error *err)
 {
-    return db_exec(sqlite_of(base)->db, "COMMIT", err);
+    return db_exec(sqlite_of(base)->db.handle, "COMMIT", err);
 }
 
 static void
 rollback(struct store_backend *base)
 {
-    db_exec(sqlite_of(base)->db, "ROLLBACK", NULL);
+    db_exec(sqlite_of(base)->db.handle, "ROLLBACK", NULL);
 }
 
 static int
 save(struct store_backend *base, struct error *err)
 {
-    return db_exec(sqlite_of(base)->db, "SAVEPOINT one", err);
+    return db_exec(sqlite_of(base)->db.handle, "SAVEPOINT one", err);
 }
 
 static int
 keep(struct store_backend *base, struct error *err)
 {
-    return db_exec(sqlite_of(base)->db, "RELEASE one", err);
+    return db_exec(sqlite_of(base)->db.handle, "RELEASE one", err);
 }
 
 static void
 undo(struct store_backend *base)
 {
-    db_exec(sqlite_of(base)->db, "ROLLBACK TO one; RELEASE one", NULL);
+    db_exec(sqlite_of(base)->db.handle, "ROLLBACK TO one; RELEASE one", NULL);
 }
+
+/* --- parts of writes --- */
+
+static int
+each(struct store_backend *base, const char *what, const char *sql, const struct sql_value *values,
+     size_t nvalues, sql_row_cb *row_cb, void *arg, int64_t *changed, struct error *err)
+{
+    struct db *db = &sqlite_of(base)->db;
+    return row_cb ? db_each(db, what, sql, values, nvalues, row_cb, arg, NULL, err)
+                  : db_change(db, what, sql, values, nvalues, changed, err);
+}
+
+static int
+put_blob(struct store_backend *base, const char *hash, const void *bytes, size_t size, struct error *err)
+{
+    return blob_put(sqlite_of(base), hash, bytes, size, err);
+}
+
+/* A trigger takes what is counted of it. */
+static int
+drop_task(struct store_backend *base, const char *id, struct error *err)
+{
+    return db_change(&sqlite_of(base)->db, "remove a task", "DELETE FROM task WHERE id = $1",
+                     SQL_VALUES(sql_text(id)), NULL, err);
+}
+
+static int
+count_verdict(struct store_backend *base, const struct submission_row *row, const struct labels *labels,
+              struct error *err)
+{
+    (void)labels; /* they are in its row */
+    return sums_add(sqlite_of(base), row, err);
+}
+
+static const struct sql_changes dialect = {
+    .lock_task = "SELECT 1 FROM task WHERE id = $1",
+    .task_in_use = "SELECT 1 FROM submission INDEXED BY submission_state"
+                   " WHERE state IN (0, 1) AND task_id = $1 LIMIT 1",
+    .forget_keys = "DELETE FROM idempotency WHERE created_ms <= $1",
+};
 
 static const struct backend_ops sqlite_ops = {
     .lease = lease,
@@ -262,11 +304,11 @@ static const struct backend_ops sqlite_ops = {
     .undo = undo,
     .is_open = is_open,
     .probe = changes_probe,
-    .add_task = changes_add_task,
-    .name_task = changes_name_task,
-    .rename_task = changes_rename_task,
-    .remove_task = changes_remove_task,
-    .add_submissions = changes_add_submissions,
+    .each = each,
+    .dialect = &dialect,
+    .put_blob = put_blob,
+    .drop_task = drop_task,
+    .count_verdict = count_verdict,
     .join = changes_join,
     .renew = changes_renew,
     .reap = changes_reap,
@@ -275,9 +317,7 @@ static const struct backend_ops sqlite_ops = {
     .release = changes_release,
     .set_attempts = changes_set_attempts,
     .finish = changes_finish,
-    .add_calibration = changes_add_calibration,
-    .put_canary = changes_put_canary,
-    .sweep = changes_sweep,
+    .sweep = sweep_step,
 };
 
 int

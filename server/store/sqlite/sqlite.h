@@ -2,19 +2,19 @@
 #ifndef SQLITE_SQLITE_H
 #define SQLITE_SQLITE_H
 
-#include <sqlite3.h>
-
 #include "server/store/backend.h"
-
-struct write_kit;
+#include "server/store/pack.h"
+#include "server/store/sqlite/db.h"
 
 struct sqlite {
     struct store_backend base;
     int lock_fd; /* held as long as the store is open */
     char *wal_path;
-    sqlite3 *db; /* the writer's thread alone, once it runs; as kit */
-    struct write_kit *kit;
     struct store_lease lease;
+    /* The writer's thread alone, once it runs: */
+    struct db db;
+    struct packer packer;
+    int64_t pruned_s; /* when sums that are too old were last removed */
 };
 
 static inline struct sqlite *
