@@ -67,13 +67,21 @@ struct backend_ops {
      */
     int (*each)(struct store_backend *b, const char *what, const char *sql, const struct sql_value *values,
                 size_t nvalues, sql_row_cb *row_cb, void *arg, int64_t *changed, struct error *err);
-    /* What differs between databases in changes.c: statements, and parts of the writes. */
+    /* What differs between databases in changes.c and sweep.c: statements, and parts of the writes. */
     const struct sql_changes {
         const char *lock_task, *task_in_use, *forget_keys;
+        const char *forget_leaders[2]; /* of one submission, of a group's; NULL: they go with them */
+        bool names_indices;            /* as in sql_dialect */
     } * dialect;
     /* Store bytes under their hash unless they are there already. */
     int (*put_blob)(struct store_backend *b, const char *hash, const void *bytes, size_t size,
                     struct error *err);
+    /* Remove them where no row names them any more; *n counts. */
+    int (*drop_blob)(struct store_backend *b, const char *hash, int64_t *n, struct error *err);
+    /* Whether this node alone removes what is old, until its transaction ends. NULL: it does. */
+    int (*is_alone)(struct store_backend *b, bool *out, struct error *err);
+    /* A step that gives room back to the file system. NULL: the database does that by itself. */
+    int (*vacuum)(struct store_backend *b, struct store_sweep *step, struct error *err);
     /* Remove it, and all that is counted of it. */
     int (*drop_task)(struct store_backend *b, const char *id, struct error *err);
     /* A new submission is to be judged; together: its group, or NULL. NULL: its row says so. */
@@ -100,7 +108,6 @@ struct backend_ops {
     int (*cancel)(struct store_backend *b, const char *id, int why, struct error *err); /* or NULL */
     int (*finish)(struct store_backend *b, const struct submission_row *row, const char *log, size_t log_size,
                   struct error *err);
-    int (*sweep)(struct store_backend *b, struct store_sweep *step, struct error *err);
 };
 
 /* What differs between databases in what is read: parts of statements. */

@@ -9,6 +9,7 @@
 #include "server/store/private.h"
 #include "server/store/readers.h"
 #include "server/store/rows.h"
+#include "server/store/sweep.h"
 #include "server/store/writer.h"
 
 /* Each write of store.h: a copy of what it was given, queued, and the back end's operation that the writer's thread runs. */
@@ -739,7 +740,7 @@ apply_sweep(struct write *write, struct store_backend *b, struct error *err)
     struct sweep_write *w = (struct sweep_write *)write;
 
     *w->step = w->start;
-    return b->ops->sweep(b, w->step, err);
+    return sweep_step(b, w->step, err);
 }
 
 int

@@ -14,6 +14,10 @@ const struct sql_changes pg_dialect = {
     .task_in_use = "SELECT 1 FROM job JOIN submission USING (id) WHERE task_id = $1 LIMIT 1",
     .forget_keys = "DELETE FROM idempotency WHERE (client, key) IN (SELECT client, key FROM idempotency"
                    " WHERE created_ms <= $1 FOR UPDATE SKIP LOCKED)",
+    .forget_leaders = { "DELETE FROM leader WHERE id IN (SELECT id FROM submission WHERE id = $1"
+                        " AND state >= 2)",
+                        "DELETE FROM leader WHERE id IN (SELECT id FROM submission WHERE group_id = $1"
+                        " AND state >= 2)" },
 };
 
 int
@@ -29,6 +33,12 @@ int
 pg_put_blob(struct store_backend *b, const char *hash, const void *bytes, size_t size, struct error *err)
 {
     return pg_blob_put(pgsql_of(b), hash, bytes, size, err);
+}
+
+int
+pg_drop_blob(struct store_backend *b, const char *hash, int64_t *n, struct error *err)
+{
+    return pg_blob_drop(pgsql_of(b), hash, n, err);
 }
 
 /* What was judged stays. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "server/store/pgsql/alone.h"
 #include "server/store/pgsql/carried.h"
 #include "server/store/pgsql/changes.h"
 #include "server/store/pgsql/checks.h"
@@ -13,7 +14,6 @@
 #include "server/store/pgsql/pgsql.h"
 #include "server/store/pgsql/reader.h"
 #include "server/store/pgsql/schema.h"
-#include "server/store/pgsql/sweep.h"
 #include "server/store/pgsql/transaction.h"
 
 bool
@@ -201,6 +201,8 @@ static const struct backend_ops pgsql_ops = {
     .drop_task = pg_drop_task,
     .add_job = pg_add_job,
     .count_verdict = pg_count_verdict,
+    .drop_blob = pg_drop_blob,
+    .is_alone = pg_is_alone,
     .join = pg_join,
     .reap = pg_reap,
     .claim = pg_claim,
@@ -210,7 +212,6 @@ static const struct backend_ops pgsql_ops = {
     .set_attempts = pg_set_attempts,
     .cancel = pg_cancel,
     .finish = pg_finish,
-    .sweep = pg_sweep,
 };
 
 int

@@ -3,8 +3,8 @@
 #include <math.h>
 
 #include "common/auto.h"
+#include "server/store/pgsql/alone.h"
 #include "server/store/pgsql/runs.h"
-#include "server/store/pgsql/sweep.h"
 #include "server/store/summary.h"
 
 /*
@@ -168,7 +168,7 @@ prune(struct pgsql *p, int64_t now_s, struct error *err)
     if (now_s < p->pruned_s + SUMMARY_PRUNE_EVERY_S)
         return 0;
     p->pruned_s = now_s;
-    rc = pg_sweep_alone(p, &is_alone, err);
+    rc = pg_is_alone(&p->base, &is_alone, err);
     if (rc < 0 || !is_alone)
         return rc;
     for (size_t i = 0; rc == 0 && i < SUMMARY_NSPANS; i++)

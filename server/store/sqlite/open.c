@@ -16,7 +16,6 @@
 #include "server/store/sqlite/schema.h"
 #include "server/store/sqlite/sqlite.h"
 #include "server/store/sqlite/sums.h"
-#include "server/store/sqlite/sweep.h"
 
 #define NODE "this"  /* a file has one node at a time: it needs no name */
 #define BUSY_MS 5000 /* how long the writer waits for a person's sqlite3 shell */
@@ -283,11 +282,44 @@ count_verdict(struct store_backend *base, const struct submission_row *row, cons
     return sums_add(sqlite_of(base), row, err);
 }
 
+static int
+drop_blob(struct store_backend *base, const char *hash, int64_t *n, struct error *err)
+{
+    int64_t changed = 0;
+    int rc = db_change(&sqlite_of(base)->db, "remove stored bytes",
+                       "DELETE FROM blob WHERE hash = $1"
+                       " AND NOT EXISTS (SELECT 1 FROM submission WHERE source_hash = $1)"
+                       " AND NOT EXISTS (SELECT 1 FROM submission WHERE log_hash = $1)"
+                       " AND NOT EXISTS (SELECT 1 FROM task WHERE reference_hash = $1)",
+                       SQL_VALUES(sql_text(hash)), &changed, err);
+
+    *n += changed;
+    return rc;
+}
+
+/* Gives room back to the file system. It is over when there is none, or when the file is of the kind that keeps it. */
+static int
+vacuum(struct store_backend *base, struct store_sweep *step, struct error *err)
+{
+    sqlite3 *db = sqlite_of(base)->db.handle;
+    int64_t before = 0, after = 0;
+    int rc = db_integer(db, "PRAGMA freelist_count", &before, err);
+
+    if (rc == 0)
+        rc = db_exec(db, "PRAGMA incremental_vacuum(256)", err);
+    if (rc == 0)
+        rc = db_integer(db, "PRAGMA freelist_count", &after, err);
+    step->pages += before - after;
+    step->is_over = after == 0 || after == before;
+    return rc;
+}
+
 static const struct sql_changes dialect = {
     .lock_task = "SELECT 1 FROM task WHERE id = $1",
     .task_in_use = "SELECT 1 FROM submission INDEXED BY submission_state"
                    " WHERE state IN (0, 1) AND task_id = $1 LIMIT 1",
     .forget_keys = "DELETE FROM idempotency WHERE created_ms <= $1",
+    .names_indices = true,
 };
 
 static const struct backend_ops sqlite_ops = {
@@ -309,6 +341,8 @@ static const struct backend_ops sqlite_ops = {
     .put_blob = put_blob,
     .drop_task = drop_task,
     .count_verdict = count_verdict,
+    .drop_blob = drop_blob,
+    .vacuum = vacuum,
     .join = changes_join,
     .renew = changes_renew,
     .reap = changes_reap,
@@ -317,7 +351,6 @@ static const struct backend_ops sqlite_ops = {
     .release = changes_release,
     .set_attempts = changes_set_attempts,
     .finish = changes_finish,
-    .sweep = sweep_step,
 };
 
 int

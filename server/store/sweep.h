@@ -1,0 +1,10 @@
+/* sweep.h - taking out what is no longer to be kept, a batch at a time, between the other writes. The writer's thread. */
+#ifndef STORE_SWEEP_H
+#define STORE_SWEEP_H
+
+#include "server/store/backend.h"
+
+/* One batch of store_sweep_step(). While another node sweeps there is nothing to do. 0, or as a write. */
+int sweep_step(struct store_backend *b, struct store_sweep *step, struct error *err);
+
+#endif
