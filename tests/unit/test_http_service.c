@@ -612,6 +612,50 @@ a_status_is_kept_while_its_counts_are_right(void **state)
     assert_true(is_seen); /* what changes untold is seen all the same, later */
 }
 
+/* The value of a metric that has no labels. */
+static double
+metric(struct rig *r, const char *name)
+{
+    struct client c;
+    char line[80];
+
+    snprintf(line, sizeof(line), "\n%s ", name);
+    assert_int_equal(ask(r, &c, "GET", "/metrics", "", NULL), 200);
+    const char *at = strstr(c.text, line);
+    if (!at)
+        fail_msg("no %s in %s", name, c.text);
+    double value = strtod(at + strlen(line), NULL);
+    client_close(&c);
+    return value;
+}
+
+static void
+spin_cb(uv_timer_t *timer)
+{
+    int64_t end_ns = clock_monotonic_ns() + *(int64_t *)timer->data;
+
+    while (clock_monotonic_ns() < end_ns)
+        ;
+}
+
+static void
+a_turn_that_blocks_the_loop_is_in_the_metrics(void **state)
+{
+    struct rig *r = *state;
+    double before = metric(r, "verifierd_loop_turns_long_total");
+    int64_t block_ns = 50000000;
+    uv_timer_t timer;
+
+    uv_timer_init(&r->loop, &timer);
+    timer.data = &block_ns;
+    uv_timer_start(&timer, spin_cb, 0, 0);
+    turn(r);
+    uv_close((uv_handle_t *)&timer, NULL);
+    turn(r);
+    assert_true(metric(r, "verifierd_loop_turns_long_total") >= before + 1);
+    assert_true(metric(r, "verifierd_loop_turn_longest_seconds") >= 0.05);
+}
+
 /* From the first token on every call needs one, and the next request sees what became of the file. */
 static void
 calls_show_a_token(void **state)
@@ -1057,6 +1101,7 @@ main(void)
         RIG_TEST(a_failure_of_the_store_is_in_the_log_and_in_no_answer),
         RIG_TEST(a_client_that_leaves_ends_its_wait),
         RIG_TEST(a_status_is_kept_while_its_counts_are_right),
+        RIG_TEST(a_turn_that_blocks_the_loop_is_in_the_metrics),
         RIG_TEST(calls_show_a_token),
         RIG_TEST(overload_is_answered_before_the_body),
         cmocka_unit_test_setup_teardown(a_client_that_says_nothing_is_told_so, rig_open_hasty, rig_close),
