@@ -28,8 +28,8 @@ def layers() -> dict[str, str]:
     if missing:
         raise CheckFailed(f"{sys.executable} has no module {', '.join(missing)}")
     try:
-        import native
         import zygote
+        from shared import native
     except (ImportError, OSError, AttributeError) as error:
         raise CheckFailed(f"the harness cannot be loaded: {error}") from error
     try:

@@ -74,7 +74,7 @@ def own_directories(scratch: Path) -> None:
 def child_environment(scratch: Path, base: Path) -> None:
     """The same, Triton's cache among them; base: what set_environment was given."""
     own_directories(scratch)
-    import kernel_cache
+    from shared import kernel_cache
 
     kernel_cache.install(scratch / "triton", (base / "triton",))
 
@@ -120,14 +120,14 @@ def prime(kind: str, device: str, target: str) -> None:
 def _prime_static() -> None:
     """Neither torch nor triton: what a process holds is paid for again by each fork of it, and by each child's end."""
     gc.disable()  # a child lives for one request, and trees have no cycles
-    import ast_stage
+    from static import ast_stage
 
-    importlib.import_module("inspect_stage")
+    importlib.import_module("static.inspect_stage")
     ast_stage.prime()
 
 
 def _prime_compile(target: str) -> None:
-    import compile_stage
+    from live import compile_stage
     from tracer import trace
 
     importlib.import_module("compiler.stage")
@@ -140,11 +140,11 @@ def _is_cpu(device: str) -> bool:
 
 
 def _prime_run(device: str, target: str) -> None:
-    importlib.import_module("child")
+    importlib.import_module("live.child")
     for name in ("runner", "interpreter" if _is_cpu(device) else "gpu"):
         importlib.import_module(f"executor.{name}")
     if _is_cpu(device):
-        importlib.import_module("cpu_device")
+        importlib.import_module("live.cpu_device")
         _prime_fake_tensors()
         return
     _prime_modes()
@@ -154,7 +154,7 @@ def _prime_run(device: str, target: str) -> None:
 def _prime_modes() -> None:
     """The first operator under a mode of torch's imports as many: each new reference paid three seconds for that."""
     import torch
-    from rounding import Rounding
+    from live.rounding import Rounding
 
     with Rounding(0):
         torch.ones(2, dtype=torch.float64).exp()

@@ -17,18 +17,17 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-import native
-import physics
 import prime
-import specification
 import torch
-from answers import Answers
 from executor import archive
-from gpu_state import DRIFT, KIND, Gpu, disturbance
-from judge import Job, Policy, Report, candidate_arena, timed
-from peer import NotTheCandidate, Peer, PeerFailed, is_over
-from reference import Reference, ReferenceBroken, Sizes, available_bytes, fp64_room
-from wire import (
+from oracle import physics, specification
+from oracle.answers import Answers
+from oracle.gpu_state import DRIFT, KIND, Gpu, disturbance
+from oracle.judge import Job, Policy, Report, candidate_arena, timed
+from oracle.peer import NotTheCandidate, Peer, PeerFailed, is_over
+from oracle.reference import Reference, ReferenceBroken, Sizes, available_bytes, fp64_room
+from shared import native
+from shared.wire import (
     SOURCE_MAX,
     WORKER_DETAIL_MAX,
     Channel,
@@ -452,8 +451,7 @@ class Referee:
 
 def _time(job: Job, gpu: Gpu) -> Report:
     """A plan's device time by events; for what has none, and what is no graph, calls by the clock of the live way."""
-    import clock
-    from oracle import timing
+    from oracle import clock, timing
 
     if not job.is_planned:
         return clock.time_job(job, gpu)
@@ -518,7 +516,7 @@ def serve(args: argparse.Namespace) -> None:
         torch.cuda.set_device(device)
         torch.cuda.init()
         native.gpu_init(device.index or 0)
-        import fused
+        from oracle import fused
 
         fused.warm_up(device)
         peaks = physics.measure_peaks(device, args.peaks)

@@ -22,10 +22,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-import launcher_cache
-import native
 import prime
-import wire
+from live import launcher_cache
+from shared import native, wire
 
 ROLES: Final = {"static": ("ast", "inspect"), "compile": ("compile", "build"), "run": ("run",)}
 FOREIGN_ROLES: Final = ("compile", "build", "run")
@@ -384,11 +383,11 @@ def _redirect(output_fd: int) -> None:
 def run_role(role: str, channel: wire.Channel, scratch: Path, device: str) -> None:
     """What the child is for. Only stages named here can be asked for."""
     if role == "ast":
-        import ast_stage
+        from static import ast_stage
 
         ast_stage.main(channel)
     elif role == "compile":
-        import compile_stage
+        from live import compile_stage
 
         compile_stage.main(channel, scratch)
     elif role == "build":
@@ -396,11 +395,11 @@ def run_role(role: str, channel: wire.Channel, scratch: Path, device: str) -> No
 
         stage.main(channel, scratch)
     elif role == "inspect":
-        import inspect_stage
+        from static import inspect_stage
 
         inspect_stage.main(channel)
     else:
-        import child
+        from live import child
 
         child.main(channel, device)
 

@@ -9,7 +9,7 @@
 #include "server/verdict/values.h"
 #include "server/workers/device_worker.h"
 
-/* More trials than the usual may take so long each: BUDGET_S of server/harness/clock.py. */
+/* More trials than the usual may take so long each: BUDGET_S of server/harness/oracle/clock.py. */
 #define USUAL_TRIALS 50
 #define TRIAL_MS 600
 

@@ -10,7 +10,7 @@
 
 #include <jansson.h>
 
-#define NORM_DRIFT 0.05 /* further off than this is drift: that of server/harness/gpu_state.py */
+#define NORM_DRIFT 0.05 /* further off than this is drift: that of server/harness/oracle/gpu_state.py */
 #define NORM_SAMPLES 9  /* the norm is the median of as many, and then it stands */
 #define NORM_NS_MAX 1000000000000
 

@@ -40,7 +40,8 @@ MODES: dict[str, dict[str, bool]] = {
 """Changes of clock.Protocol."""
 
 PRELUDE = """
-import json, pathlib, clock, referee
+import json, pathlib, referee
+from oracle import clock
 def timing(self, job):
     changes = json.loads(pathlib.Path({path!r}).read_text())
     timer = clock.Timer(job, self._gpu, clock.Protocol(**changes))

@@ -170,7 +170,7 @@ def evaluate(task: corpus.Task, candidate: corpus.Candidate | None, device: str,
 
     guard: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
     if device == "cpu":
-        cpu_device = importlib.import_module("cpu_device")
+        cpu_device = importlib.import_module("live.cpu_device")
         cpu_device.install()
         guard = cpu_device.torch_function_mode()
     with guard, torch.no_grad():
@@ -212,7 +212,7 @@ class Children:
     """Forks children as a zygote does, and listens to what they say."""
 
     def __init__(self, device: str, base: Path, mode: int, limit_s: float) -> None:
-        self.native = importlib.import_module("native")
+        self.native = importlib.import_module("shared.native")
         self.zygote = importlib.import_module("zygote")
         self.prime = importlib.import_module("prime")
         self.device = "cpu" if device == "cpu" else "cuda"
@@ -374,7 +374,7 @@ def main() -> int:
     sys.path.insert(0, str(harness))
     os.environ.setdefault("VERIFIERD_LIBHARNESS", str(harness.parent / "libharness.so"))
     sys.dont_write_bytecode = True
-    mode = importlib.import_module("native").isolate_zygote()
+    mode = importlib.import_module("shared.native").isolate_zygote()
     base = Path(tempfile.mkdtemp(prefix="verifierd-in-process-"))
     base.chmod(0o755)
     width = options.side_by_side or (1 if options.device != "cpu" else len(os.sched_getaffinity(0)))

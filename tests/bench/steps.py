@@ -35,7 +35,8 @@ SHOWN = 0.02
 """Of a stage: what takes less is left out of the table."""
 
 PRELUDE = """
-import cProfile, json, pathlib, peer, pstats, referee
+import cProfile, json, pathlib, pstats, referee
+from oracle import peer
 plain_timed, plain_ask, asks = referee.timed, peer.Peer.ask, {{}}
 def ask(self, message, *args, **named):
     op = message["op"]
@@ -65,7 +66,7 @@ CHILD_PRELUDE = """
 def watch_first_call():
     import cProfile, json, pathlib, pstats, sys
     sys.path.insert(0, {harness!r})
-    import child
+    from live import child
     plain_answer = child.Child._answer
     def answer(self, *args):
         if self._filename != child.CANDIDATE_FILE:

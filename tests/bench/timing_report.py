@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "server/harness"))
 sys.path.insert(0, str(ROOT / "tests/bench"))
 
-import native  # noqa: E402
+from shared import native  # noqa: E402
 
 BEGIN = "<!-- figures: made by make timing-report, do not edit -->"
 END = "<!-- end of figures -->"

@@ -28,9 +28,12 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "server" / "harness")]
 
 import corpus  # noqa: E402
 import torch  # noqa: E402
-import values  # noqa: E402
 from daemon import Daemon, DaemonError, running_daemon  # noqa: E402
-from shared import operators, plan  # noqa: E402
+from shared import (  # noqa: E402
+    operators,
+    plan,
+    values,
+)
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 from tracer import trace  # noqa: E402
 

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import clock
 import torch
-from judge import Job, Report
+from oracle import clock
+from oracle.judge import Job, Report
 
 
 class HostGpu:

@@ -16,9 +16,8 @@ from typing import NoReturn
 
 sys.path[0] = sys.argv[1]  # the harness, and not the tests
 
-import native  # noqa: E402, F401  (finds its library by the environment, which set_environment replaces)
 import prime  # noqa: E402
-import wire  # noqa: E402
+from shared import native, wire  # noqa: E402, F401  (native finds its library before set_environment replaces it)
 
 
 def become(channel: wire.Channel, device: str, scratch: Path, base: Path, prelude: str) -> NoReturn:
@@ -28,7 +27,7 @@ def become(channel: wire.Channel, device: str, scratch: Path, base: Path, prelud
         prime.child_environment(scratch, base)
         prime.reseed()
         exec(prelude)
-        import child
+        from live import child
 
         child.main(channel, device)
         status = 0

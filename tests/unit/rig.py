@@ -19,12 +19,12 @@ HARNESS = ROOT / "server" / "harness"
 sys.path.insert(0, str(HARNESS))
 os.environ.setdefault("VERIFIERD_LIBHARNESS", str(ROOT / "build" / "lib" / "verifierd" / "libharness.so"))
 
-from wire import Channel, make_memfd, read_memfd  # noqa: E402
+from shared.wire import Channel, make_memfd, read_memfd  # noqa: E402
 
 NURSERY = Path(__file__).parent / "nursery.py"
 
 # What is left out when so many seconds have passed is not left out here: it would depend on the machine's load.
-PATIENCE = "import judge; judge.SCREEN_S = 600.0; "
+PATIENCE = "from oracle import judge; judge.SCREEN_S = 600.0; "
 REFEREE = (
     f"import sys; sys.path[:0] = [sys.argv[1], '{Path(__file__).parent}']; {PATIENCE}exec(sys.argv[2]); "
     "del sys.argv[1:3]; import referee; sys.exit(referee.main())"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import wire
+from shared import wire
 
 ROOT = Path(__file__).resolve().parents[2]
 HARNESS = Path(os.environ.get("VERIFIERD_HARNESS", ROOT / "build" / "lib" / "verifierd" / "harness"))

@@ -10,8 +10,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "server" / "harness"))
 
-import answers
-from reference import Expected
+from oracle import answers
+from oracle.reference import Expected
 
 CPU = torch.device("cpu")
 KEY = ("c1", "question")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import textwrap
 
-import ast_stage
 import pytest
+from static import ast_stage
 
 KERNEL = """
 import torch, triton

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import cases
 import pytest
 import torch
+from live import cases
 
 CPU = torch.device("cpu")
 TASK = """

@@ -16,13 +16,14 @@ import torch
 from daemon import first_gpu
 from rig import Rig, policy
 
-import native  # isort: skip
-from gpu_state import Gpu  # isort: skip
+from shared import native  # isort: skip
+from oracle.gpu_state import Gpu  # isort: skip
 
 pytestmark = pytest.mark.gpu
 
 PRELUDE = """
-import json, pathlib, clock, referee
+import json, pathlib, referee
+from oracle import clock
 def timing(self, job):
     changes = json.loads(pathlib.Path({path!r}).read_text())
     return clock.Timer(job, self._gpu, clock.Protocol(**changes)).run()

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 from rig import Rig, policy
-from wire import WORKER_DETAIL_MAX
+from shared.wire import WORKER_DETAIL_MAX
 
-import clock  # isort: skip
+from oracle import clock  # isort: skip
 
 PRELUDE = """
 import host_gpu, referee

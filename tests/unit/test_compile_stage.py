@@ -15,13 +15,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import fake_cuda
-import inspect_stage
-import launcher_cache
 import pytest
 import stages
-import wire
+from live import launcher_cache
+from shared import fake_cuda, wire
 from stages import Zygote, spec, tensor
+from static import inspect_stage
 
 PRELUDE = """\
 import torch
@@ -358,7 +357,7 @@ def test_configurations_are_compiled_side_by_side(zygote: Zygote, scratch: Path,
     source = f"""
 import sys
 sys.path.insert(0, {str(stages.HARNESS)!r})
-import compile_stage
+from live import compile_stage
 from triton.runtime.autotuner import Autotuner
 bounded = Autotuner.prune_configs
 
@@ -620,8 +619,8 @@ def test_other_targets_are_told_apart(zygote: Zygote, scratch: Path) -> None:
 
 def test_a_launcher_is_begun_beside_its_kernel_and_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a fork, which the real one waits for; what fails there is tried once more, and told."""
-    import compile_stage
     import triton.backends.nvidia.driver as driver
+    from live import compile_stage
 
     log = tmp_path / "log"
 
@@ -659,7 +658,7 @@ def test_a_launcher_is_begun_beside_its_kernel_and_built_once(tmp_path: Path, mo
 
 
 def test_the_other_sizes_are_compiled_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import compile_stage
+    from live import compile_stage
 
     def run() -> None:
         (tmp_path / "pid").write_text(str(os.getpid()))

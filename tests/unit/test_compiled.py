@@ -23,7 +23,9 @@ referee.Referee._timing = lambda self, job: host_gpu.time_job(job, {directory!r}
 """
 
 CHILD = """
-import contextlib, compiled, cpu_device
+import contextlib
+from live import compiled
+from live import cpu_device
 cpu_device.install = lambda: None
 cpu_device.torch_function_mode = contextlib.nullcontext
 compiled.BACKEND = {backend!r}

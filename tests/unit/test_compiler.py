@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import compiler
-import inspect_stage
 import pytest
 from compiler import Cache, CompilerRefusal, Images, stage
 from compiler.kernels import settle
@@ -38,6 +37,7 @@ from shared.plan import (
     Ref,
     Trace,
 )
+from static import inspect_stage
 
 TL = ("tl", ModuleRef("triton.language"))
 HEAD = "import triton\nimport triton.language as tl\n"

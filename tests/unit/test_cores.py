@@ -12,8 +12,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "server" / "harness"))
 
-import cores
-import native
+from oracle import cores
+from shared import native
 
 
 class Sleeper:

@@ -12,7 +12,8 @@ import pytest
 
 HARNESS = Path(__file__).resolve().parents[2] / "server" / "harness"
 PRELUDE = """
-import torch, triton, cpu_device
+import torch, triton
+from live import cpu_device
 import triton.language as tl
 import numpy as np
 cpu_device.install()

@@ -10,21 +10,23 @@ from typing import Any
 
 import pytest
 import torch
-import values
-from arena import Arena, Heap
-from draws import Draws
+from shared import values
+from shared.arena import Arena, Heap
+from shared.draws import Draws
 
-import child  # isort: skip
+from live import child  # isort: skip
 
 SCRIPT = """
 import json, sys
-import child, native, torch
+import torch
+from live import child
+from shared import native
 torch.cuda.init()
 child._SEEDERS.extend(generator.manual_seed for generator in torch.cuda.default_generators)
 native.gpu_init(0)
-from arena import Arena, align, PAGE
-from draws import Draws
-from values import TensorNote, notes
+from shared.arena import Arena, align, PAGE
+from shared.draws import Draws
+from shared.values import TensorNote, notes
 
 DEVICE = torch.device("cuda", 0)
 KEPT = []

@@ -10,7 +10,7 @@ from rig import HONEST, TASK, Rig, policy
 
 LIES = """
 import json, os, sys
-harness = sys.modules["child"]
+harness = sys.modules["live.child"]
 really = harness.make_memfd
 def told(change):
     \"\"\"What goes out as NAME is what change() makes of it.\"\"\"

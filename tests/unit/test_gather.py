@@ -12,8 +12,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "server" / "harness"))
 
-import native
-import values
+from shared import native, values
 
 WIDTHS = (1, 2, 4, 8)
 """Those of native/gpu.c."""

@@ -6,13 +6,12 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
-import gpu_state
-import native
 import pytest
 import torch
-import wire
-from peer import Peer
+from oracle import gpu_state
+from oracle.peer import Peer
 from referee import Referee
+from shared import native, wire
 
 STEP_NS = 16
 

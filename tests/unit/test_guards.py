@@ -6,12 +6,12 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-import child
 import executor.guards as guards_module
 import pytest
 import torch
 from executor.guards import ZONE, Guards, OutOfBounds
 from executor.replay import Replay
+from live import child
 from shared import plan
 
 CPU = torch.device("cpu")

@@ -16,18 +16,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-import inspect_stage
-import judge
-import native
-import peer
 import pytest
-import specification
-import tolerance
 import torch
-import values
-import wire
-from arena import Arena
-from reference import Reference, ReferenceBroken, Sizes
+from oracle import judge, peer, specification, tolerance
+from oracle.reference import Reference, ReferenceBroken, Sizes
+from shared import native, values, wire
+from shared.arena import Arena
+from static import inspect_stage
 
 ROUNDS: Final = int(os.environ.get("HOSTILE_ROUNDS", "250"))
 EDGES: Final = (

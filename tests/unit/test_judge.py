@@ -6,13 +6,11 @@ import random
 from types import SimpleNamespace
 from typing import Any
 
-import judge
 import pytest
 import rig
-import tolerance
 import torch
-import variations
-from reference import Expected
+from oracle import judge, tolerance, variations
+from oracle.reference import Expected
 
 
 class Scripted(judge.Job):

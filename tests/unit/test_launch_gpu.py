@@ -16,9 +16,9 @@ import triton.language as tl
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "server" / "harness"))
 
-import native  # noqa: E402
 from executor import launch  # noqa: E402
 from executor.steps import Descriptor  # noqa: E402
+from shared import native  # noqa: E402
 
 pytestmark = pytest.mark.gpu
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import launcher_cache
 import pytest
-from launcher_cache import Builder, Source, Types
+from live import launcher_cache
+from live.launcher_cache import Builder, Source, Types
 from stages import UID, Zygote, spec, tensor
 from triton.backends.nvidia import driver
 

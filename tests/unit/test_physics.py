@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import cases
-import physics
 import pytest
 import torch
-from judge import Report
-from physics import Floor, Peaks
+from live import cases
+from oracle import physics
+from oracle.judge import Report
+from oracle.physics import Floor, Peaks
 
 PEAKS = Peaks(4000.0, 4200.0, 8000.0, 50.0, 400.0, 800.0, 50_000_000)
 FLOOR = Floor(hard_ns=1e5, memory_ns=2e5, flops_ns=4e5)

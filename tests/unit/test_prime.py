@@ -25,7 +25,7 @@ torch._C._ensureCUDADeviceGuardSet = lambda: sys.exit("the driver was asked for 
 prime.prime("run", "cpu", "cuda:90")
 torch._C._ensureCUDADeviceGuardSet = ask_driver
 prime.guard(None)
-import cases
+from live import cases
 
 before = set(sys.modules)
 source = Path(sys.argv[2]).read_text()
@@ -58,7 +58,7 @@ import torch
 prime._prime_cuda = lambda capability: None
 prime.prime("run", "cuda:0", "cuda:90")
 assert not torch.cuda.is_initialized()
-from rounding import Rounding
+from live.rounding import Rounding
 
 before = set(sys.modules)
 with Rounding(1):

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import referee
 import torch
-import variations
-from peer import Peer, is_over
+from oracle import variations
+from oracle.peer import Peer, is_over
 from rig import HONEST, TASK, Rig, policy
 
 
@@ -443,7 +443,7 @@ def test_rounding_shows_where_the_tolerance_is_too_wide_to_see_it(rig: Rig) -> N
 
 
 def test_secret_transformations_come_in_the_seeds_order() -> None:
-    from judge import Policy, plan
+    from oracle.judge import Policy, plan
 
     rules = Policy.parse(policy())
     spec = {"dynamic_shapes": False, "cases": {"shapes": []}}
@@ -466,7 +466,7 @@ SIZES = [
 def test_of_five_cases_two_are_at_other_sizes_and_none_is_left_out(seed: int, has_half: bool) -> None:
     """Of the sizes near the task's own one, of twice that and of half precision, two are judged; what the task's own
     cases vary is varied all the same, at one of these."""
-    from judge import Policy, plan
+    from oracle.judge import Policy, plan
 
     rules = Policy.parse(policy())
     spec = {"dynamic_shapes": True, "cases": {"shapes": SIZES if has_half else SIZES[:3]}}
@@ -481,7 +481,7 @@ def test_of_five_cases_two_are_at_other_sizes_and_none_is_left_out(seed: int, ha
 
 
 def test_each_other_size_and_each_variation_at_the_own_size_is_drawn_by_some_seed() -> None:
-    from judge import Policy, plan
+    from oracle.judge import Policy, plan
 
     rules = Policy.parse(policy())
     spec = {"dynamic_shapes": True, "cases": {"shapes": SIZES}}
@@ -492,7 +492,7 @@ def test_each_other_size_and_each_variation_at_the_own_size_is_drawn_by_some_see
 
 @pytest.mark.parametrize(("key", "left"), [("dtype", {0, 1, 2}), ("shape", {3})])
 def test_a_kind_of_other_cases_can_be_turned_off(key: str, left: set[int]) -> None:
-    from judge import Policy, plan
+    from oracle.judge import Policy, plan
 
     rules = Policy.parse(policy(variations={"count": 9, "value": True, key: False}))
     spec = {"dynamic_shapes": True, "cases": {"shapes": SIZES}}
@@ -501,7 +501,7 @@ def test_a_kind_of_other_cases_can_be_turned_off(key: str, left: set[int]) -> No
 
 
 def test_there_are_as_many_cases_as_the_policy_says() -> None:
-    from judge import Policy, plan
+    from oracle.judge import Policy, plan
 
     for shapes in ([], SIZES[:1], SIZES[:2], SIZES):
         spec = {"dynamic_shapes": True, "cases": {"shapes": shapes}}

@@ -13,8 +13,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "server" / "harness"))
 
-import reference
-import values
+from oracle import reference
+from shared import values
 
 
 class Here(reference.Reference):

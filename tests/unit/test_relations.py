@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import relations
 import torch
+from oracle import relations
 from torch import Tensor
 
 LIMIT = relations.Allowed(1e-4, 1e-4)

@@ -12,11 +12,11 @@ import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "bench"))
 
-import ast_stage
 import speed
 import speed_load
 from speed_load import Samples, Stage, Window, lost
 from speed_mix import AST, BENCHES, COMPILE, FULL, GROUPS, RIGHT, TINY, Bench, Mix
+from static import ast_stage
 
 
 def outcome(source: str, policy: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-import native
 import pytest
+from shared import native
 
 RULE = native.StopRule(least=10, most=50, every=5, narrow=0.005, is_fixed=False)
 

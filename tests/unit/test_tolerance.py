@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import tolerance
 import torch
-from tolerance import Limit, compare, limit_for, relative_error, unravel
+from oracle import tolerance
+from oracle.tolerance import Limit, compare, limit_for, relative_error, unravel
 
 LIMIT = Limit(1e-4, 1e-4)
 
@@ -162,7 +162,9 @@ def test_fused_comparison_agrees_with_the_plain_one() -> None:
 
 INTERPRETED = """
 import math, sys
-import fused, tolerance, torch
+import torch
+from oracle import fused
+from oracle import tolerance
 
 screen, screened = fused._screen, []
 def counted(*arguments):
@@ -221,7 +223,9 @@ def test_the_quick_screen_lets_nothing_pass_that_the_whole_comparison_would_not(
 
 
 FAR_OFF = """
-import math, torch, fused, tolerance
+import math, torch
+from oracle import fused
+from oracle import tolerance
 got, wanted = torch.full((4,), -torch.finfo(torch.float32).max), torch.full((4,), 1e-20)
 for limit in (tolerance.Limit(1e-2, 1e-2), tolerance.Limit(0.0, 0.0)):
     found = tolerance._compare_fused(got, wanted, limit)
@@ -311,7 +315,7 @@ def test_precisions_of_a_product(kind: str, in_tf32: bool, in_ieee: bool) -> Non
 
 
 def test_spikes_leave_the_range_of_fp16_operands() -> None:
-    import variations
+    from oracle import variations
 
     torch.manual_seed(0)
     a, b = torch.randn(128, 256), torch.randn(256, 96)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-import values
-from values import TensorNote, ValueRefused
+from shared import values
+from shared.values import TensorNote, ValueRefused
 
 
 def test_round_trip() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-import variations
+from oracle import variations
 
 
 def test_signs_change_about_half_and_keep_magnitudes() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "server" / "harness"))
 
-import native
+from shared import native
 
 MIB = 1 << 20
 PLENTY = 1 << 40

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-import weights
+from live import weights
 
 
 class Reference(torch.nn.Module):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import wire
+from shared import wire
 
 ROOT = Path(__file__).resolve().parents[2]
 

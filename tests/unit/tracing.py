@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import values
-from shared import plan
+from shared import plan, values
 from tracer import trace as tracer_trace
 
 tracer_trace.prime()

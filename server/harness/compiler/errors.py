@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import wire
+from shared import wire
 from triton.compiler.errors import CompilationError
 from triton.runtime.jit import JITFunction
 

@@ -21,8 +21,7 @@ from types import CodeType, FunctionType
 from typing import Any, Final, TypeAlias
 
 import triton.language as tl
-import wire
-from shared import plan
+from shared import plan, wire
 from triton.runtime.jit import JITFunction
 
 from compiler import names

@@ -21,12 +21,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-import fake_cuda
-import inspect_stage
 import torch
 import triton
-import wire
-from shared import plan
+from shared import fake_cuda, plan, wire
+from static import inspect_stage
 from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import get_ptxas_version
 from triton.compiler import ASTSource

@@ -14,13 +14,11 @@ from math import prod
 from pathlib import Path
 from typing import Any, Final
 
-import kernel_cache
 import torch
-import wire
 from executor import archive
 from executor.launch import Compiled
 from executor.steps import reads, tree_leaves
-from shared import operators, plan
+from shared import kernel_cache, operators, plan, wire
 
 from compiler import kernels
 from compiler.check import CompilerRefusal

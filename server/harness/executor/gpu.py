@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
-import native
 import torch
-from shared import plan
+from shared import native, plan
 
 from executor.guards import Guards
 from executor.launch import Compiled, Kernel, LaunchRefused

@@ -20,9 +20,8 @@ import numpy as np
 import torch
 import triton
 import triton.language as tl
-import wire
 from compiler.extract import Functions, Text, constant, function_refs
-from shared import plan
+from shared import plan, wire
 from triton.runtime import interpreter
 from triton.runtime.jit import mangle_type
 from triton.tools.tensor_descriptor import TensorDescriptor

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import native
 import torch
+from shared import native
 
 from executor.steps import Descriptor
 

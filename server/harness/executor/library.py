@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import torch
 import triton.language as tl
-from movement import words
+from shared.movement import words
 from triton.runtime import interpreter
 
 MODULES: Final = ("triton.language.extra.libdevice", "triton.language.extra.cuda.libdevice")

@@ -1,7 +1,7 @@
 /*
  * harness.h - what every part of libharness.so shares: how errors are told, and the clock.
  *
- * The library is loaded by the Python of the harness through ctypes (server/harness/native.py). It links nothing but
+ * The library is loaded by the Python of the harness through ctypes (server/harness/shared/native.py). It links nothing but
  * libc; the CUDA driver and NVML are opened at run time. Functions that can fail return 0 (or a count or descriptor)
  * or a negative errno; harness_error() then tells why in words.
  */

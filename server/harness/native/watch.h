@@ -12,7 +12,7 @@
 
 #include "server/harness/native/harness.h"
 
-/* Layout known to server/harness/native.py. */
+/* Layout known to server/harness/shared/native.py. */
 struct harness_usage {
     uint64_t memory_bytes; /* at most so much; exact when the limit is near */
     uint64_t disk_bytes; /* of the scratch directory, and of files that are open and have no name any more */

@@ -17,18 +17,16 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import gpu_state
-import native
-import tolerance
 import torch
-import values
-import variations
-from clock import overlap
-from gpu_state import Gpu
-from judge import BUILD_LIMIT_MS, Job, Report
-from peer import Peer, PeerFailed
-from reference import CALL_SEED, LIMIT_MS, ReferenceBroken, place_tree, synchronize
-from wire import Json
+from shared import native, values
+from shared.wire import Json
+
+from oracle import gpu_state, tolerance, variations
+from oracle.clock import overlap
+from oracle.gpu_state import Gpu
+from oracle.judge import BUILD_LIMIT_MS, Job, Report
+from oracle.peer import Peer, PeerFailed
+from oracle.reference import CALL_SEED, LIMIT_MS, ReferenceBroken, place_tree, synchronize
 
 GRAPH_SET: Final = 255
 """Bound to the graph of a bell's calls."""

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final
 
-import fake_cuda
 import numpy
 import torch
+from shared import fake_cuda
 
 from tracer.kernels import Kernels, Launches, refuse_other_launches
 from tracer.recorder import Recorder

@@ -19,12 +19,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-import fake_cuda
-import loading
 import torch
-import values
-import wire
-from shared import plan
+from shared import fake_cuda, loading, plan, values, wire
 from shared.plan import Refusal
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv

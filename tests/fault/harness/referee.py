@@ -17,7 +17,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[2] / "server/harness"))
 
 import script  # noqa: E402
-import wire  # noqa: E402
+from shared import wire  # noqa: E402
 
 SETTINGS = script.settings()
 SPEC = {
@@ -32,7 +32,7 @@ MISMATCH = {"case": "original", "output": "0", "index": [0, 3], "expected": 1.5,
 
 
 DRIFT = 0.05
-"""server/harness/gpu_state.py's."""
+"""server/harness/oracle/gpu_state.py's."""
 
 
 def canary_ns() -> int | None:

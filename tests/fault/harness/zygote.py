@@ -18,7 +18,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[2] / "server/harness"))
 
 import script  # noqa: E402
-import wire  # noqa: E402
+from shared import wire  # noqa: E402
 
 SETTINGS = script.settings()
 NOTE = {"registers": 8, "spill_bytes": 0, "shared_bytes": 0}

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-import native
 import torch
-from wire import Json
+from shared import native
+from shared.wire import Json
 
 GATHER: Final = 512
 """Elements of the output that are read while the clock runs."""

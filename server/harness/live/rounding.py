@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import torch
+from shared.values import leaves
 from torch.utils._python_dispatch import TorchDispatchMode
-from values import leaves
 
 DIGITS: Final = 2.0
 """Of float32's last places: so far off is a fast division."""

@@ -15,14 +15,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-import tolerance
 import torch
-import values
-import variations
-from answers import Answers
-from arena import Heap, align
-from peer import NotTheCandidate, Peer, PeerFailed
-from reference import (
+from shared import plan as plan_format
+from shared import values
+from shared.arena import Heap, align
+from shared.wire import Json, clean_text
+
+from oracle import tolerance, variations
+from oracle.answers import Answers
+from oracle.peer import NotTheCandidate, Peer, PeerFailed
+from oracle.reference import (
     CALL_SEED,
     OTHER_MODE,
     WEIGHT_SEEDS,
@@ -36,9 +38,7 @@ from reference import (
     same_bits,
     synchronize,
 )
-from shared import plan as plan_format
-from tolerance import Difference, number, unravel
-from wire import Json, clean_text
+from oracle.tolerance import Difference, number, unravel
 
 SPARE: Final = 1 << 30
 HOST_SPARE: Final = 64 << 20
@@ -462,7 +462,7 @@ class Job:
             more = self._all_at_own(own, secret)
             results, of = [*results, *more], of + len(more)
         if self.policy.relations and all(result.class_ is None for result in results):
-            import related
+            from oracle import related
 
             asked = related.judge_all(self, self._next_seed())
             results, of = [*results, *asked], of + len(asked)

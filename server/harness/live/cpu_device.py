@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import fake_cuda
 import torch
 import torch._decomp
 import torch._meta_registrations
 import torch._refs  # what is imported later would find patched names in its annotations
 import torch.utils._device
 import torch.utils.dlpack
+from shared import fake_cuda
 from torch.overrides import TorchFunctionMode
 from triton.runtime import interpreter
 

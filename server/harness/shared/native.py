@@ -44,7 +44,7 @@ _ERRORS: dict[int, type[NativeError]] = {errno.ESRCH: ChildDiedError, errno.ETIM
 
 def _find_library() -> Path:
     named = os.environ.get("VERIFIERD_LIBHARNESS")
-    return Path(named) if named else Path(__file__).resolve().parent.parent / "libharness.so"
+    return Path(named) if named else Path(__file__).resolve().parents[2] / "libharness.so"
 
 
 LIBRARY: Final = _find_library()

@@ -18,8 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-import native
-from peer import Peer
+from shared import native
+
+from oracle.peer import Peer
 
 LEAST: Final = 3
 """One for the referee, one for both sides, one for all else."""

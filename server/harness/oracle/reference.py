@@ -13,14 +13,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-import draws
-import relations
 import torch
-import values
-import variations
-from arena import PAGE, Heap, align
-from peer import NotTheCandidate, Peer, PeerFailed
-from tolerance import (
+from shared import draws, values
+from shared.arena import PAGE, Heap, align
+from shared.values import TensorNote
+from shared.wire import Json, clean_text
+
+from oracle import relations, variations
+from oracle.peer import NotTheCandidate, Peer, PeerFailed
+from oracle.tolerance import (
     AMBIGUOUS_LEAST,
     AMBIGUOUS_SANE,
     EXTREME_RATIO,
@@ -37,8 +38,6 @@ from tolerance import (
     sample,
     scale_of,
 )
-from values import TensorNote
-from wire import Json, clean_text
 
 WEIGHT_SEEDS: Final = (42, 1042, 1042)
 """Public, as KernelBench's are. The second is for the case "other weights", where constant parameters vary, too,

@@ -17,9 +17,10 @@ from functools import partial
 from typing import Any, Final
 
 import torch
-import values
-from judge import Report
-from wire import Json
+from shared import values
+from shared.wire import Json
+
+from oracle.judge import Report
 
 HEADROOM: Final = 1.25
 """A measured peak is believed to be exceeded by at most this factor."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-import relations
 import torch
-import values
-from judge import CaseResult, Job
-from peer import PeerFailed
-from reference import Expected, synchronize
-from wire import Json
+from shared import values
+from shared.wire import Json
+
+from oracle import relations
+from oracle.judge import CaseResult, Job
+from oracle.peer import PeerFailed
+from oracle.reference import Expected, synchronize
 
 ELEMENTS_MOST: Final = 1 << 26
 """Of larger tasks none is asked: several answers are held at once, in fp64."""

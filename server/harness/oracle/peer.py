@@ -12,12 +12,11 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import native
 import torch
-import values
-from arena import Arena, Heap
-from values import TensorNote, ValueRefused
-from wire import (
+from shared import native, values
+from shared.arena import Arena, Heap
+from shared.values import TensorNote, ValueRefused
+from shared.wire import (
     WORKER_DETAIL_MAX,
     Channel,
     ChannelClosed,

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import wire
+from shared import wire
 
 NOTE: Final = "launcher-types"
 NOTE_MAX: Final = 1 << 16

@@ -20,18 +20,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-import gpu_state
-import native
-import tolerance
 import torch
-import values
-import variations
-from cores import Cores
-from gpu_state import GATHER, Gpu
-from judge import BUILD_LIMIT_MS, Job, Report
-from peer import SPIN_NS, NotTheCandidate, Peer, PeerFailed
-from reference import CALL_SEED, LIMIT_MS, ReferenceBroken, place_tree, synchronize
-from wire import DOORBELL_REPLY_MAX, Json
+from shared import native, values
+from shared.wire import DOORBELL_REPLY_MAX, Json
+
+from oracle import gpu_state, tolerance, variations
+from oracle.cores import Cores
+from oracle.gpu_state import GATHER, Gpu
+from oracle.judge import BUILD_LIMIT_MS, Job, Report
+from oracle.peer import SPIN_NS, NotTheCandidate, Peer, PeerFailed
+from oracle.reference import CALL_SEED, LIMIT_MS, ReferenceBroken, place_tree, synchronize
 
 EMPTY_SET: Final = 128
 """The first of the sets that are bound to empty calls, behind every real one."""

@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import wire
-from names import Imports, dotted
+from shared import wire
+
+from static.names import Imports, dotted
 
 POLICIES: Final = ("strict", "hybrid", "kernelbench")
 KERNEL_POLICIES: Final = ("strict", "hybrid")

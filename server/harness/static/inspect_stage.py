@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-import wire
+from shared import wire
 
 CUBIN_MAX: Final = 64 * 1024 * 1024
 FOLDERS_MAX: Final = 4096

@@ -18,14 +18,14 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
-import flops
-import tolerance
 import torch
-import values
-import variations
-from movement import VIEWS_AND_COPIES, words
+from oracle import tolerance, variations
+from shared import values
+from shared.movement import VIEWS_AND_COPIES, words
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
+
+from live import flops
 
 REFERENCE_FILE: Final = "reference.py"
 INPUT_FUNCTIONS: Final = ("get_inputs", "get_init_inputs")

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from wire import CANDIDATE_FILE
+from shared.wire import CANDIDATE_FILE
 
 MODULE_NAME: Final = "candidate"
 

@@ -188,7 +188,7 @@ def relative_error(
     """
     scale = _scale(expected, scale, known)
     if _on_gpu(got, expected):
-        import fused
+        from oracle import fused
 
         return fused.compare(got, expected, scale=scale).max_scaled
     worst = 0.0
@@ -274,7 +274,7 @@ def are_surely_within(pairs: list[tuple[torch.Tensor, torch.Tensor, Limit]]) -> 
         return False
     if not rest:
         return True
-    import fused
+    from oracle import fused
 
     return fused.are_surely_within([(got, expected, limit.atol, limit.rtol) for got, expected, limit in rest])
 
@@ -282,13 +282,13 @@ def are_surely_within(pairs: list[tuple[torch.Tensor, torch.Tensor, Limit]]) -> 
 def _on_gpu(got: torch.Tensor, expected: torch.Tensor) -> bool:
     if not got.is_cuda:
         return False
-    import fused
+    from oracle import fused
 
     return fused.can_compare(got, expected)
 
 
 def _compare_fused(got: torch.Tensor, expected: torch.Tensor, limit: Limit) -> Difference:
-    import fused
+    from oracle import fused
 
     counts = fused.compare(got, expected, atol=limit.atol, rtol=limit.rtol, outlier=limit.outlier)
     return Difference(

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import torch
-from reference import Expected
+
+from oracle.reference import Expected
 
 SHARE: Final = 8
 """Of a GPU's memory at most this part is kept, and no less than two of them are left free."""

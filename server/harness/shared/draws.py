@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-import native
 import torch
-import values
-from arena import PAGE, Arena, align
-from values import TensorNote
+
+from shared import native, values
+from shared.arena import PAGE, Arena, align
+from shared.values import TensorNote
 
 LEAST: Final = 8 * PAGE
 """Bytes of a set from which on it is worth the while. Such sets are as many pages."""

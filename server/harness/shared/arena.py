@@ -11,9 +11,10 @@ import os
 from dataclasses import dataclass
 from typing import Any, Final
 
-import native
 import torch
-from values import TensorNote, ValueRefused
+
+from shared import native
+from shared.values import TensorNote, ValueRefused
 
 ALIGNMENT: Final = 256
 """Every tensor that the referee places begins at a multiple of this: what CUDA's own allocator promises."""

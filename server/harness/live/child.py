@@ -21,17 +21,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import cases
-import loading
-import native
 import torch
-import values
-import weights
-from arena import Arena, Heap, align
-from draws import Draws
 from executor.steps import StepError
-from values import TensorNote
-from wire import (
+from shared import loading, native, values
+from shared.arena import Arena, Heap, align
+from shared.draws import Draws
+from shared.values import TensorNote
+from shared.wire import (
     CANDIDATE_FILE,
     DOORBELL_REPLY_MAX,
     SOURCE_MAX,
@@ -45,6 +41,8 @@ from wire import (
     make_memfd,
     read_memfd,
 )
+
+from live import cases, weights
 
 SPIN_NS: Final = 200_000_000
 """How long a child spins for its bell before it sleeps: longer than the referee needs between two bells."""
@@ -323,7 +321,7 @@ class Child:
         """Around code that is not ours: without a GPU it believes in one."""
         if self._device.type == "cuda":
             return nullcontext()
-        import cpu_device
+        from live import cpu_device
 
         return cpu_device.torch_function_mode()
 
@@ -340,7 +338,7 @@ class Child:
         try:
             model = self._construct(message)
             if message.body.get("compile"):
-                import compiled
+                from live import compiled
 
                 model = compiled.compile_model(model)
                 self._compiled.add(name)
@@ -495,7 +493,7 @@ class Child:
 
     def _compile(self, call: _Call, *, tf32: bool) -> None:
         """Off the clock, on copies of the inputs, and else under what a bell's call will find."""
-        import compiled
+        from live import compiled
 
         with self._outside_pool():
             copies = compiled.copies(call.inputs)
@@ -671,7 +669,7 @@ class _Call:
 
 
 def _rounding(call: _Call) -> Any:
-    from rounding import Rounding
+    from live.rounding import Rounding
 
     with Rounding(secrets.randbits(62)):
         return call()
@@ -759,7 +757,7 @@ def main(channel: Channel, device: str) -> None:
         native.gpu_init(0)
         _prime(where)
     else:
-        import cpu_device
+        from live import cpu_device
 
         cpu_device.install()
     Child(channel, where).run()

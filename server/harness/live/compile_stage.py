@@ -21,17 +21,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-import fake_cuda
-import kernel_cache
-import launcher_cache
-import loading
-import native
 import torch
 import triton
 import triton.language as tl
-import values
-import wire
 from compiler.errors import kernel_error
+from shared import fake_cuda, kernel_cache, loading, native, values, wire
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -42,6 +36,8 @@ from torch._subclasses.fake_tensor import (
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.errors import OutOfResources
 from triton.runtime.jit import JITFunction
+
+from live import launcher_cache
 
 OTHER_CASES_MAX: Final = 5
 OTHER_CASES_S: Final = 10.0

@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterable
 from typing import Any, Final, NoReturn
 
-import values
-from wire import WORKER_MESSAGE_MAX, Json, encode
+from shared import values
+from shared.wire import WORKER_MESSAGE_MAX, Json, encode
 
 SPEC_MAX: Final = 8 << 20
 """Bytes of a specification (SPEC_MAX in server/workers/referee.c)."""
