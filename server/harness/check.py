@@ -37,7 +37,7 @@ def layers() -> dict[str, str]:
         base = Path(tempfile.mkdtemp(prefix="verifierd-check-"))
         try:
             base.chmod(0o755)
-            return zygote.probe(base, mode).report
+            return zygote.probe(base, mode, "cpu").report
         finally:
             shutil.rmtree(base, ignore_errors=True)
     except OSError as error:

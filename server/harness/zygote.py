@@ -196,7 +196,7 @@ class Zygote:
             if request.cgroup is not None:
                 (request.cgroup / "cgroup.procs").write_text("0")
             settings = replace(
-                sandbox_settings(request.scratch, request.uid, self._base),
+                sandbox_settings(request.scratch, request.uid, self._base, self._device),
                 memory_bytes=request.memory_bytes,
                 file_bytes=request.file_bytes,
                 keep=(channel_fd, error_fd),
@@ -404,16 +404,20 @@ def run_role(role: str, channel: wire.Channel, scratch: Path, device: str) -> No
         child.main(channel, device)
 
 
-def sandbox_settings(scratch: Path, uid: int | None, base: Path) -> native.SandboxSettings:
-    """What every child gets. Homes and the like that its uid may not pass are hidden, but for what it needs.
+def sandbox_settings(scratch: Path, uid: int | None, base: Path, device: str) -> native.SandboxSettings:
+    """What every child gets; GPUs, if it computes on one.
 
-    That is what Python imports, and the root of all scratch directories: compile caches lie there.
+    Homes and the like that its uid may not pass are hidden, but for what it needs: what Python imports, and the root of
+    all scratch directories, where compile caches lie.
     """
+    has_gpus = device != "cpu"
     if uid is None:
-        return native.SandboxSettings(scratch=scratch)
+        return native.SandboxSettings(scratch=scratch, has_gpus=has_gpus)
     needed = (*import_directories(base), scratch.parent)
     hidden = native.closed_ancestors(needed)
-    return native.SandboxSettings(scratch=scratch, uid=uid, hidden=hidden, shown=needed, processes=PROCESSES)
+    return native.SandboxSettings(
+        scratch=scratch, uid=uid, has_gpus=has_gpus, hidden=hidden, shown=needed, processes=PROCESSES
+    )
 
 
 def import_directories(base: Path) -> tuple[Path, ...]:
@@ -425,14 +429,14 @@ def import_directories(base: Path) -> tuple[Path, ...]:
     return tuple(sorted(path for path in found if not found & set(path.parents)))
 
 
-def probe(base: Path, mode: int) -> native.SandboxPlan:
+def probe(base: Path, mode: int, device: str) -> native.SandboxPlan:
     """What the host can give to children, tried with a scratch directory and a uid such as they get.
 
     NativeError also when such a child could not read what it imports from.
     """
     scratch = base / "probe"
     scratch.mkdir()
-    settings = sandbox_settings(scratch, PROBE_UID if os.geteuid() == 0 else None, base)
+    settings = sandbox_settings(scratch, PROBE_UID if os.geteuid() == 0 else None, base, device)
     plan = native.probe_sandbox(settings, mode)
     native.check_readable(settings, plan, (Path(sys.executable), Path(os.__file__), *import_directories(base)))
     return plan
@@ -458,7 +462,7 @@ def main(arguments: list[str]) -> int:
     try:
         prime.set_environment(options.kind, options.device, base)
         prime.prime(options.kind, options.device, options.target)
-        plan = probe(base, mode)
+        plan = probe(base, mode, options.device)
         prime.freeze()
         channel.send(
             {

@@ -220,7 +220,7 @@ class Children:
         self.limit_s = limit_s
         self.prime.set_environment("run", device, base)
         self.prime.prime("run", device, "cuda:90")
-        self.plan = self.zygote.probe(base, mode)
+        self.plan = self.zygote.probe(base, mode, self.device)
         self.prime.freeze()
         self._names = 0
 
@@ -300,7 +300,7 @@ class Children:
             for fd in range(3):
                 os.dup2(null, fd)
             settings = replace(
-                self.zygote.sandbox_settings(scratch, uid, self.base),
+                self.zygote.sandbox_settings(scratch, uid, self.base, self.device),
                 memory_bytes=MEMORY_BYTES[self.device],
                 file_bytes=FILE_BYTES,
                 keep=(answer,),

@@ -72,6 +72,8 @@ enum end { HELD = 0, OUT = 10, EXCUSED = 11, BROKEN = 12 };
 static struct {
     char base[64], scratch[96], neighbour[96], secret[128], theirs[128], open_dir[96];
     char socket_path[108], datagram_path[108], abstract_name[64], setuid_copy[128];
+    char gpu[64];  /* stands for a node of NVIDIA's driver, where root can make one */
+    bool has_gpus; /* what the child is told */
     int tcp_port, secret_fd;
     pid_t victim;
     volatile uint32_t *victim_word; /* shared with the victim alone */
@@ -539,6 +541,15 @@ static int
 write_to_sysfs(void)
 {
     return open("/sys/kernel/mm/transparent_hugepage/enabled", O_WRONLY) >= 0 ? OUT : HELD;
+}
+
+static int
+open_a_gpu(void)
+{
+    char byte;
+    int fd = open(world.gpu, O_RDWR);
+
+    return fd >= 0 && read(fd, &byte, 1) == 1 && byte == 'g' ? OUT : HELD;
 }
 
 static int
@@ -1043,6 +1054,7 @@ static const struct attempt {
     { "keep_groups", keep_groups, "uid", NO_CONTROL },
     STOPPED_BY(reach_out_from_every_thread, "landlock"),
     STOPPED_BY(reach_out_from_a_grandchild, "landlock"),
+    { "open_a_gpu", open_a_gpu, "landlock,hidden", ROOTS_CONTROL },
     STOPPED_TWICE(do_what_the_driver_does),
     STOPPED_TWICE(do_what_a_compiler_does),
 };
@@ -1057,6 +1069,7 @@ settings(void)
                                  .file_bytes = FILE_BYTES,
                                  .files = 256,
                                  .processes = 4096,
+                                 .has_gpus = world.has_gpus,
                                  .hidden = hidden };
 
     hidden[0] = world.base;
@@ -1219,6 +1232,21 @@ the_other_layers_hold(void **state)
         print_message("SKIP without %s: the host has nothing else for what it stops\n", away);
         skip();
     }
+}
+
+static void
+who_computes_on_a_gpu_can_open_it(void **state)
+{
+    const struct attempt a = { "open_a_gpu", open_a_gpu, NULL, NO_CONTROL };
+    int end;
+
+    (void)state;
+    if (!world.is_root)
+        skip();
+    world.has_gpus = true;
+    end = play(&a, false, 0);
+    world.has_gpus = false;
+    assert_int_equal(end, OUT);
 }
 
 /* --- whole-process behaviour --- */
@@ -1521,7 +1549,10 @@ build_world(void **state)
     snprintf(world.socket_path, sizeof(world.socket_path), "%s/stream", world.open_dir);
     snprintf(world.datagram_path, sizeof(world.datagram_path), "%s/datagram", world.open_dir);
     snprintf(world.abstract_name, sizeof(world.abstract_name), "@verifierd-test-%d", (int)getpid());
+    snprintf(world.gpu, sizeof(world.gpu), "/dev/nvidia-test-%d", (int)getpid());
     write_text(world.secret, "42", 0600);
+    if (world.is_root)
+        write_text(world.gpu, "gpu", 0666);
     write_text(world.theirs, "theirs", 0666);
     copy_id_with_setuid();
     listen_on(world.socket_path, SOCK_STREAM);
@@ -1545,6 +1576,7 @@ tear_down_world(void **state)
 
     kill(world.victim, SIGKILL);
     waitpid(world.victim, &status, 0);
+    unlink(world.gpu);
     snprintf(command, sizeof(command), "rm -rf %s %s.open", world.base, world.base);
     return system(command);
 }
@@ -1572,9 +1604,10 @@ _Static_assert(N_ATTEMPTS >= 80, "the suite does not shrink");
 int
 main(void)
 {
-    struct CMUnitTest tests[N_ATTEMPTS + N_LESSER + 6] = { { NULL, NULL, NULL, NULL, NULL } };
+    struct CMUnitTest tests[N_ATTEMPTS + N_LESSER + 7] = { { NULL, NULL, NULL, NULL, NULL } };
     const struct CMUnitTest others[] = {
         cmocka_unit_test(no_segment_was_left_behind),
+        cmocka_unit_test(who_computes_on_a_gpu_can_open_it),
         cmocka_unit_test(nothing_survives_the_kill),
         cmocka_unit_test(a_namespace_refused_halfway_leaves_the_zygote_as_it_was),
         cmocka_unit_test(a_frozen_child_does_not_move),

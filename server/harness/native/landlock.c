@@ -91,9 +91,9 @@ add_paths(int ruleset, const char *const *paths, uint64_t rights)
     return 0;
 }
 
-/* Devices come and go with the driver; only those that are there can be named. */
+/* NVIDIA's come and go with the driver; only those that are there can be named. */
 static int
-add_devices(int ruleset, uint64_t rights)
+add_devices(int ruleset, uint64_t rights, int has_gpus)
 {
     static const char *const plain[] = { "/dev/null",   "/dev/zero",    "/dev/full",
                                          "/dev/random", "/dev/urandom", NULL };
@@ -104,7 +104,7 @@ add_devices(int ruleset, uint64_t rights)
     for (int i = 0; plain[i] != NULL && code == 0; i++)
         if (access(plain[i], F_OK) == 0)
             code = add_path(ruleset, plain[i], rights);
-    dir = code == 0 ? opendir("/dev") : NULL;
+    dir = code == 0 && has_gpus ? opendir("/dev") : NULL;
     if (dir == NULL)
         return code;
     for (struct dirent *e = readdir(dir); e != NULL && code == 0; e = readdir(dir)) {
@@ -130,7 +130,7 @@ add_rules(int ruleset, const struct landlock_paths *paths, uint64_t handled)
     if (code == 0)
         code = add_path(ruleset, "/proc", file_rights | FS_READ_DIR);
     if (code == 0)
-        code = add_devices(ruleset, (file_rights | FS_IOCTL_DEV | FS_READ_DIR) & handled);
+        code = add_devices(ruleset, (file_rights | FS_IOCTL_DEV | FS_READ_DIR) & handled, paths->has_gpus);
     return code;
 }
 

@@ -3,6 +3,7 @@
 #endif
 #include "server/harness/native/sandbox.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -285,6 +286,28 @@ hide_directory(const char *directory, const struct harness_sandbox *s)
     return code;
 }
 
+/* Each node is covered by /dev/null, and nvidia-caps, whose nodes lie beneath, by nothing. */
+static int
+hide_gpus(const struct harness_sandbox *s)
+{
+    DIR *dir = opendir("/dev");
+    char path[300];
+    int code = 0;
+
+    if (dir == NULL)
+        return harness_fail_errno("list /dev");
+    for (struct dirent *e = readdir(dir); e != NULL && code == 0; e = readdir(dir)) {
+        if (strncmp(e->d_name, "nvidia", 6) != 0)
+            continue;
+        snprintf(path, sizeof(path), "/dev/%s", e->d_name);
+        if (mount("/dev/null", path, NULL, MS_BIND, NULL) == 0 || errno == ENOENT)
+            continue; /* it may have gone meanwhile */
+        code = errno == ENOTDIR ? hide_directory(path, s) : harness_fail_errno("hide %s", path);
+    }
+    closedir(dir);
+    return code;
+}
+
 static int
 hide(struct state *st)
 {
@@ -295,7 +318,7 @@ hide(struct state *st)
         if (code != 0)
             return code;
     }
-    return 0;
+    return st->s->has_gpus ? 0 : hide_gpus(st->s);
 }
 
 static int
@@ -466,6 +489,7 @@ restrict_files(struct state *st)
     }
     paths.readable = readable != NULL && readable[0] != NULL ? readable : everything;
     paths.writable = writable;
+    paths.has_gpus = st->s->has_gpus != 0;
     paths.without_tcp = !is_wanted(st, LAYER_LANDLOCK_TCP);
     paths.without_scopes = !is_wanted(st, LAYER_LANDLOCK_SCOPES);
     code = landlock_enter(&paths, abi, &has_scopes);

@@ -803,6 +803,7 @@ class _Sandbox(ctypes.Structure):
         ("processes", c_uint64),
         ("layers", c_uint64),
         ("zygote", c_uint64),
+        ("has_gpus", c_uint64),
         ("keep", ctypes.POINTER(c_int)),
         ("n_keep", c_uint64),
         ("readable", ctypes.POINTER(c_char_p)),
@@ -822,6 +823,7 @@ class SandboxSettings:
     file_bytes: int = 0  # RLIMIT_FSIZE
     files: int = 512  # of one process; torch and a CUDA context hold some hundred
     processes: int = 4096  # threads count too
+    has_gpus: bool = False  # /dev/nvidia* may be used
     keep: tuple[int, ...] = ()  # descriptors beside 0, 1, 2
     readable: tuple[Path, ...] = ()  # empty: everything that the uid may read
     writable: tuple[Path, ...] = ()  # beside scratch
@@ -852,6 +854,7 @@ def _sandbox(settings: SandboxSettings, layers: int, zygote: int) -> _Sandbox:
         processes=settings.processes,
         layers=layers,
         zygote=zygote,
+        has_gpus=settings.has_gpus,
         keep=(c_int * max(1, len(settings.keep)))(*settings.keep),
         n_keep=len(settings.keep),
         readable=_path_list(settings.readable),
