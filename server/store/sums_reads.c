@@ -230,7 +230,7 @@ reader_each_group(struct store_reader *r, const struct groups_filter *f, store_g
     return r->ops->each(r, "read groups", q.sql, q.values, q.n, give_group, CALL(row_cb, arg), NULL, err);
 }
 
-_Static_assert(LABEL_STEP_NONE == -1, "the number in the statements");
+_Static_assert(LABEL_STEP_NONE + 1 == 0, "the number in the statements");
 
 /* --- runs --- */
 

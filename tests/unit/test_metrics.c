@@ -36,7 +36,8 @@ assert_has(const char *text, const char *line)
 }
 
 #define STATUS                                                                                               \
-    "{\"node\":{\"name\":\"a\",\"version\":\"1.2\",\"state\":\"draining\",\"lease_s\":12.5,"                 \
+    "{\"node\":{\"name\":\"a\",\"role\":\"all\",\"version\":\"1.2\",\"state\":\"draining\",\"lease_s\":12."  \
+    "5,"                                                                                                     \
     "\"running\":3,\"gpus\":[{},{}]},"                                                                       \
     "\"ready\":true,\"version\":\"1.2\",\"queues\":{\"queued\":{\"interactive\":3,\"batch\":4},"             \
     "\"waiting\":7},"                                                                                        \
@@ -59,7 +60,7 @@ figures_have_their_names_and_units(void **state)
 {
     static const char *const lines[] = {
         "verifierd_build_info{version=\"1.2\"} 1",
-        "verifierd_node_info{node=\"a\",version=\"1.2\"} 1",
+        "verifierd_node_info{node=\"a\",role=\"all\",version=\"1.2\"} 1",
         "verifierd_node_gpus{node=\"a\"} 2",
         "verifierd_node_running{node=\"a\"} 3",
         "verifierd_node_lease_seconds{node=\"a\"} 12.5",
