@@ -85,6 +85,10 @@ handed_on_cb(void *arg, int code, const struct error *err)
         f->taken(s);
     } else if (s->is_cancelled) {
         submission_conclude(s, EVENT_CANCEL);
+    } else if (s->attempt->images_fd >= 0) { /* these bytes may be what the store cannot take */
+        log_warn(s->id, "it is handed on without what was compiled: %s", err->text);
+        close(fd_take(&s->attempt->images_fd));
+        carry_hand_on(s);
     } else {
         log_warn(s->id, "it is compiled again, since it cannot be handed on: %s", err->text);
         submission_return(s, true);

@@ -137,6 +137,7 @@ begin_claimed(struct submission *s, struct loading *l)
     int64_t now_ns = clock_monotonic_ns();
 
     s->attempts = s->claim.attempts;
+    s->is_claimed = false; /* a look may have claimed it again while it was read */
     if (s->claim.cancel >= CANCEL_ORDER(CANCEL_ASKED) && s->claim.cancel <= CANCEL_ORDER(CANCEL_DECIDED)) {
         s->is_cancelled = true;
         s->cancel_reason = (enum cancel_reason)(s->claim.cancel - 1);

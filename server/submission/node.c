@@ -361,7 +361,10 @@ taken_cb(void *arg, int code, const struct error *err)
     struct funnel *f = n->funnel;
     struct submission *s = code == 0 ? submission_by_id(f, n->claim.id) : NULL;
 
-    if (s) { /* it came in meanwhile */
+    if (s && s->is_taken) { /* its processes end still, and then it is let go: nobody would judge it here */
+        give_back(n);
+        end_look(n, false);
+    } else if (s) { /* it came in meanwhile */
         s->claim = n->claim;
         s->is_claimed = s->state == STATE_QUEUED;
         end_look(n, true);

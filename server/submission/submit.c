@@ -296,8 +296,9 @@ has_gpu(const struct funnel *f, const char *gpu, struct funnel_answer *a)
 
     if (!gpu || store_lease_ms(f->store) != STORE_LEASE_ENDLESS || strstr(wants.gpu, gpu))
         return true;
-    bool is_known = *wants.gpu || f->n_device_workers == 0 || !device_worker_is_gpu(f->device_workers[0]) ||
-                    device_worker_gpu(f->device_workers[0]);
+    bool is_known = true;
+    for (int i = 0; i < f->n_device_workers; i++)
+        is_known &= !device_worker_is_gpu(f->device_workers[i]) || device_worker_gpu(f->device_workers[i]);
     a->refusal = is_known ? FUNNEL_BAD : FUNNEL_UNAVAILABLE;
     json_refuse(&a->fault, "/gpu",
                 is_known ? "no GPU here is called so" : "the GPU has not said its name yet");

@@ -42,7 +42,7 @@
     " WHERE g.id = chosen.together AND " IS_OWN "))"
 /* gpu_name: a parameter, the name of all GPUs of the node. Whoever takes one that is to be cancelled does that. */
 #define FITS(gpu_name) "(gpu IS NULL OR cancel > 0 OR position(gpu IN " gpu_name ") > 0)"
-#define IS_NEW "state = 0 AND NOT handed_on AND gpu IS NULL AND together IS NULL"
+#define IS_NEW "state = 0 AND (cancel > 0 OR NOT handed_on AND gpu IS NULL AND together IS NULL)"
 #define CLAIMED " RETURNING job.id, job.claim, job.attempts, job.handed_on, job.cancel"
 #define CLAIM(which, attempts)                                                                   \
     "WITH lease AS MATERIALIZED (" LEASE                                                         \
@@ -314,7 +314,8 @@ pg_each_cancel(struct store_reader *r, const char *node, int limit, store_cancel
                struct error *err)
 {
     return pg_read_each(r, "look for what is to be cancelled",
-                        "SELECT id, cancel FROM job WHERE cancel > 0 AND (state = 0 OR node = $1) ORDER BY id"
+                        "SELECT id, cancel FROM job WHERE cancel > 0 AND (state = 0 OR node = $1)"
+                        " ORDER BY state DESC, id"
                         " LIMIT $2",
                         SQL_VALUES(sql_text(node), sql_int(limit)), give_cancel, CALL(row_cb, arg), NULL,
                         err);

@@ -88,14 +88,13 @@ find_statement(struct db *d, const char *sql, sqlite3_stmt **out, struct error *
         *out = s->stmt;
         return 0;
     }
-    s = calloc(1, sizeof(*s));
-    if (s)
-        s->sql = strdup(sql);
-    int rc = s && s->sql ? db_prepare(d->handle, sql, &s->stmt, err)
-                         : error_set(err, ERR_NOMEM, "no memory for a statement");
+    if (!(s = calloc(1, sizeof(*s))) || !(s->sql = strdup(sql))) {
+        free(s);
+        return error_set(err, ERR_NOMEM, "no memory for a statement");
+    }
+    int rc = db_prepare(d->handle, sql, &s->stmt, err);
     if (rc < 0) {
-        if (s)
-            free(s->sql);
+        free(s->sql);
         free(s);
         return rc;
     }
@@ -174,7 +173,7 @@ db_each(struct db *d, const char *what, const char *sql, const struct sql_value 
         sql_row_cb *row_cb, void *arg, size_t *n, struct error *err)
 {
     struct sql_row row = { .ops = &row_ops };
-    sqlite3_stmt *stmt;
+    sqlite3_stmt *stmt = NULL;
     size_t calls = 0;
     int step, rc = find_statement(d, sql, &stmt, err);
 
