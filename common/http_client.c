@@ -10,10 +10,10 @@
 #include <curl/curl.h>
 
 #include "common/auto.h"
+#include "common/clock.h"
 
 #define BODY_MAX ((size_t)256 * 1024 * 1024) /* an answer longer than this is a mistake, not an answer */
 #define CONNECT_LIMIT_S 10L
-#define STALL_LIMIT_S 60L
 
 struct http_client {
     CURL *curl;
@@ -21,6 +21,10 @@ struct http_client {
     char *token;               /* NULL: none */
     bool (*is_stopping)(void); /* NULL: never */
     bool is_distrusted;
+    int64_t stall_ns; /* of the transfer under way; 0: it may stand still */
+    int64_t heard_ns; /* when its last bytes came */
+    curl_off_t heard; /* and how many had come by then */
+    bool is_stalled;
 };
 
 static bool
@@ -133,13 +137,21 @@ receive_cb(char *bytes, size_t one, size_t n, void *arg)
     return one * n;
 }
 
-/* Not 0: the transfer ends. */
+/*
+ * Every second or oftener. Not 0: the transfer ends. curl's own low-speed limit has a mean over five seconds in whole
+ * bytes a second, which for a heartbeat of three bytes is 0.
+ */
 static int
-look_cb(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
+look_cb(void *arg, curl_off_t total, curl_off_t heard, curl_off_t c, curl_off_t d)
 {
-    const struct http_client *client = arg;
-    (void)a, (void)b, (void)c, (void)d;
-    return client->is_stopping();
+    struct http_client *client = arg;
+    const int64_t now_ns = clock_monotonic_ns();
+    (void)total, (void)c, (void)d;
+    if (heard != client->heard)
+        client->heard_ns = now_ns;
+    client->heard = heard;
+    client->is_stalled = client->stall_ns > 0 && now_ns - client->heard_ns > client->stall_ns;
+    return client->is_stalled || (client->is_stopping && client->is_stopping());
 }
 
 static int
@@ -194,11 +206,9 @@ set_options(struct http_client *c, const char *method, const char *url, const st
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, receive_cb);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, body);
     http_client_secure(curl);
-    if (c->is_stopping) {
-        curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
-        curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, look_cb);
-        curl_easy_setopt(curl, CURLOPT_XFERINFODATA, c);
-    }
+    curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
+    curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, look_cb);
+    curl_easy_setopt(curl, CURLOPT_XFERINFODATA, c);
     if (is_loopback(c->base_url))
         curl_easy_setopt(curl, CURLOPT_NOPROXY, "*"); /* a proxy's loopback is another machine */
 }
@@ -206,12 +216,14 @@ set_options(struct http_client *c, const char *method, const char *url, const st
 static int
 explain(CURLcode code, const struct http_client *c, const char *details, struct error *err)
 {
-    const char *why = code == CURLE_ABORTED_BY_CALLBACK ? "interrupted"
-                      : details[0]                      ? details
-                                                        : curl_easy_strerror(code);
+    const char *why = c->is_stalled                       ? "it stands still"
+                      : code == CURLE_ABORTED_BY_CALLBACK ? "interrupted"
+                      : details[0]                        ? details
+                                                          : curl_easy_strerror(code);
     const char *remedy =
         c->is_distrusted ? " (--cacert FILE or CURL_CA_BUNDLE says whose certificates to believe)" : "";
-    enum err_code name = code == CURLE_OPERATION_TIMEDOUT     ? ERR_TIMEOUT
+    enum err_code name = c->is_stalled                        ? ERR_TIMEOUT
+                         : code == CURLE_OPERATION_TIMEDOUT   ? ERR_TIMEOUT
                          : code == CURLE_URL_MALFORMAT        ? ERR_INPUT
                          : code == CURLE_UNSUPPORTED_PROTOCOL ? ERR_INPUT
                          : code == CURLE_OUT_OF_MEMORY        ? ERR_NOMEM
@@ -225,6 +237,9 @@ perform(struct http_client *c, struct http_answer *out, struct error *err)
     char details[CURL_ERROR_SIZE] = "";
     curl_off_t retry_after = 0;
 
+    c->heard = 0;
+    c->heard_ns = clock_monotonic_ns();
+    c->is_stalled = false;
     curl_easy_setopt(c->curl, CURLOPT_ERRORBUFFER, details);
     CURLcode code = curl_easy_perform(c->curl);
     curl_easy_setopt(c->curl, CURLOPT_ERRORBUFFER, NULL);
@@ -296,7 +311,7 @@ download_cb(char *bytes, size_t one, size_t n, void *arg)
 }
 
 int
-http_client_download(struct http_client *c, const char *path, http_sink_cb *sink, void *arg,
+http_client_download(struct http_client *c, const char *path, int stall_s, http_sink_cb *sink, void *arg,
                      struct http_answer *out, struct error *err)
 {
     AUTO_BUFFER struct buffer url = BUFFER_INIT;
@@ -311,9 +326,10 @@ http_client_download(struct http_client *c, const char *path, http_sink_cb *sink
     set_options(c, "GET", url.data, headers, 0, &out->body);
     curl_easy_setopt(c->curl, CURLOPT_WRITEFUNCTION, download_cb);
     curl_easy_setopt(c->curl, CURLOPT_WRITEDATA, &d);
-    curl_easy_setopt(c->curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
-    curl_easy_setopt(c->curl, CURLOPT_LOW_SPEED_TIME, STALL_LIMIT_S);
+    curl_easy_setopt(c->curl, CURLOPT_TCP_KEEPALIVE, 1L);
+    c->stall_ns = stall_s * INT64_C(1000000000);
     int code = perform(c, out, err);
+    c->stall_ns = 0;
     curl_slist_free_all(headers);
     if (code < 0)
         http_answer_release(out);

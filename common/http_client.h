@@ -59,9 +59,9 @@ typedef bool http_sink_cb(void *arg, const char *bytes, size_t size);
 /*
  * GET a body of any size. A 2xx answer's bytes go to sink as they come, any other's into out->body. Returns as
  * http_client_call(), or ERR_SYS (sink would not take them); a transfer that breaks off is ERR_UNAVAILABLE, and one
- * that stands still for a minute ERR_TIMEOUT.
+ * of which no byte comes for stall_s seconds ERR_TIMEOUT.
  */
-int http_client_download(struct http_client *c, const char *path, http_sink_cb *sink, void *arg,
+int http_client_download(struct http_client *c, const char *path, int stall_s, http_sink_cb *sink, void *arg,
                          struct http_answer *out, struct error *err);
 
 #endif

@@ -207,13 +207,13 @@ api_get_text(struct cli *cli, const char *path, struct buffer *out)
 }
 
 int
-api_download(struct cli *cli, const char *path, http_sink_cb *sink, void *arg)
+api_download(struct cli *cli, const char *path, int stall_s, http_sink_cb *sink, void *arg)
 {
     AUTO_EXCHANGE struct exchange x = EXCHANGE_INIT;
 
     if (!cli->http && http_client_new(cli->url, cli->token, &cli->http, &x.err) < 0)
         x.code = CLI_CONFIG;
-    else if (http_client_download(cli->http, path, sink, arg, &x.answer, &x.err) < 0)
+    else if (http_client_download(cli->http, path, stall_s, sink, arg, &x.answer, &x.err) < 0)
         x.code = x.err.code == ERR_SYS ? CLI_CONFIG : exit_of_error(&x.err);
     else
         x.code = exit_of_status(x.answer.status);

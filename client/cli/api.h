@@ -17,8 +17,8 @@ int api_call_patiently(struct cli *cli, const char *method, const char *path, js
                        json_t **out);
 /* The answer as it is: a source, a log. Appended to out. */
 int api_get_text(struct cli *cli, const char *path, struct buffer *out);
-/* A GET of any size, to sink as it comes. CLI_CONFIG where sink would not take it. */
-int api_download(struct cli *cli, const char *path, http_sink_cb *sink, void *arg);
+/* A GET of any size, to sink as it comes. CLI_CONFIG where sink would not take it, CLI_TIMEOUT where none comes for stall_s. */
+int api_download(struct cli *cli, const char *path, int stall_s, http_sink_cb *sink, void *arg);
 /* As api_call() with GET, but a 404 is CLI_NOT_FOUND without a word: the caller will look elsewhere. */
 int api_find(struct cli *cli, const char *path, json_t **out);
 

@@ -10,6 +10,7 @@
 #include "common/auto.h"
 
 #define EVENT_MAX ((size_t)64 * 1024 * 1024) /* a verdict is far shorter */
+#define STALL_S 900                          /* three of the longest heartbeats that a daemon may have */
 
 struct follow {
     struct cli *cli;
@@ -160,7 +161,7 @@ events_command(struct cli *cli, int argc, char **argv)
     argp_parse(&events_argp, argc, argv, 0, NULL, &f);
     int code = stream_path(&f, &path);
     if (code == CLI_OK)
-        code = api_download(cli, path.data, take_cb, &f);
+        code = api_download(cli, path.data, STALL_S, take_cb, &f);
     buffer_release(&f.line);
     buffer_release(&f.kind);
     buffer_release(&f.document);

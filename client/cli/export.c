@@ -9,6 +9,8 @@
 #include "client/cli/outfile.h"
 #include "common/auto.h"
 
+#define STALL_S 60
+
 enum {
     OPT_WHAT = 256,
     OPT_FORMAT,
@@ -153,7 +155,7 @@ download_csv(struct cli *cli, const char *path, enum csv_table table, FILE *to)
 {
     struct csv c = { .to = to, .table = table };
     bool is_begun = csv_titles(&c.text, c.table) == 0 && write_cb(to, c.text.data, c.text.size);
-    int code = is_begun ? api_download(cli, path, csv_cb, &c) : CLI_CONFIG;
+    int code = is_begun ? api_download(cli, path, STALL_S, csv_cb, &c) : CLI_CONFIG;
 
     buffer_release(&c.line);
     buffer_release(&c.text);
@@ -194,7 +196,7 @@ export_command(struct cli *cli, int argc, char **argv)
     if (code != CLI_OK)
         return code;
     code = e.is_csv ? download_csv(cli, path.data, table, file.to)
-                    : api_download(cli, path.data, write_cb, file.to);
+                    : api_download(cli, path.data, STALL_S, write_cb, file.to);
     int closed = outfile_close(&file, code == CLI_OK);
     return code == CLI_OK ? closed : code;
 }
