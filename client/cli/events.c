@@ -17,6 +17,8 @@ struct follow {
     const char *id, *run, *wait;
     struct buffer line;           /* as far as it has come */
     struct buffer kind, document; /* of the event that is coming */
+    bool has_ended;
+    int code; /* of what came */
 };
 
 enum { OPT_RUN = 256, OPT_WAIT };
@@ -81,15 +83,37 @@ static bool
 is_wanted(const struct follow *f, const char *kind, const json_t *data)
 {
     const char *run = text_member(json_object_get(data, "metadata"), "run");
-    return !f->run || strcmp(kind, "end") == 0 || (run && strcmp(run, f->run) == 0);
+    return !f->run || strcmp(kind, "end") == 0 || strcmp(kind, "gap") == 0 ||
+           (run && strcmp(run, f->run) == 0);
+}
+
+/* The stream may end before what is followed does. */
+static int
+code_of_end(const json_t *data)
+{
+    const char *why = text_member(data, "reason");
+
+    if (why && (strcmp(why, "finished") == 0 || strcmp(why, "wait") == 0))
+        return CLI_OK;
+    if (why && strcmp(why, "token") == 0)
+        return cli_complain(CLI_AUTH, "the token is no longer accepted");
+    return cli_complain(CLI_NETWORK, "verifierd is stopping, and ended the stream");
 }
 
 static bool
 finish_event(struct follow *f)
 {
     const char *kind = f->kind.data ? f->kind.data : "message";
-    AUTO_JSON json_t *data = json_loadb(f->document.data ? f->document.data : "", f->document.size, 0, NULL);
+    const char *text = f->document.data ? f->document.data : "";
+    json_error_t why;
+    AUTO_JSON json_t *data = json_loadb(text, f->document.size, JSON_ALLOW_NUL, &why);
 
+    if (!data)
+        f->code = cli_complain(CLI_NETWORK, "an event is left out: it is not JSON at byte %d", why.position);
+    if (data && strcmp(kind, "end") == 0) {
+        f->has_ended = true;
+        f->code = f->code == CLI_OK ? code_of_end(data) : f->code;
+    }
     if (data && is_wanted(f, kind, data)) {
         if (f->cli->is_json) {
             AUTO_JSON json_t *whole = json_pack("{s:s, s:O}", "event", kind, "data", data);
@@ -162,8 +186,10 @@ events_command(struct cli *cli, int argc, char **argv)
     int code = stream_path(&f, &path);
     if (code == CLI_OK)
         code = api_download(cli, path.data, STALL_S, take_cb, &f);
+    if (code == CLI_OK && !f.has_ended)
+        f.code = cli_complain(CLI_NETWORK, "the stream broke off before its end");
     buffer_release(&f.line);
     buffer_release(&f.kind);
     buffer_release(&f.document);
-    return code;
+    return code == CLI_OK ? f.code : code;
 }

@@ -123,7 +123,7 @@ get_command(struct cli *cli, int argc, char **argv)
     int code = api_get_text(cli, p.what, &text);
     if (code != CLI_OK)
         return code;
-    AUTO_JSON json_t *document = json_loadb(text.data ? text.data : "", text.size, 0, NULL);
+    AUTO_JSON json_t *document = json_loadb(text.data ? text.data : "", text.size, JSON_ALLOW_NUL, NULL);
     if (json_is_object(document) && cli->is_json)
         text_json(document);
     else if (json_is_object(document))

@@ -517,6 +517,35 @@ def test_events_are_lines(script: Script) -> None:
     assert (done.returncode, "no submission or group has the id" in done.stderr.decode()) == (5, True)
 
 
+def test_gaps_are_told_of_a_run_too(script: Script) -> None:
+    script.on("GET /v1/events", (200, stream(("gap", {"reason": "lost"}), ("end", {"reason": "wait"}))))
+    assert verifier(script, "events", "--run=r").stdout.decode().splitlines() == ["gap  lost", "end  wait"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "code", "said"),
+    [
+        (stream(("end", {"reason": "finished"})), 0, ""),
+        (stream(("end", {"reason": "draining"})), 7, "stopping"),
+        (stream(("end", {"reason": "token"})), 4, "token"),
+        (stream(("open", {})), 7, "broke off"),
+        (b"event: verdict\ndata: {nonsense\n\n" + stream(("end", {"reason": "wait"})), 7, "not JSON at byte"),
+    ],
+)
+def test_only_the_end_of_what_is_followed_is_success(script: Script, sent: bytes, code: int, said: str) -> None:
+    script.on("GET /v1/events", (200, sent))
+    done = verifier(script, "events")
+    assert (done.returncode, said in done.stderr.decode()) == (code, True), done.stderr
+    assert bool(done.stderr) == bool(code)
+
+
+def test_events_keep_their_nuls(script: Script) -> None:
+    verdict = OK | {"task_name": "a\0b"}
+    script.on("GET /v1/events", (200, stream(("verdict", verdict), ("end", {"reason": "wait"}))))
+    assert verifier(script, "events").stdout.decode().startswith(f"verdict  {ID}  a?b  timing")
+    assert json.loads(verifier(script, "events", "--json").stdout.splitlines()[0])["data"] == verdict
+
+
 def test_open_prints_the_address_of_a_page(script: Script) -> None:
     script.on("GET /v1/groups/" + GROUP, (200, {"id": GROUP, "state": "done", "items": []}))
     for arguments, page in (
@@ -547,7 +576,8 @@ def test_nuls_in_an_answer_cut_nothing_off(script: Script) -> None:
     document = OK | {"feedback": {"text": "null bytes: \0 here"}}
     script.on("GET /v1/submissions/" + ID, (200, document))
     assert json.loads(verifier(script, "show", ID, "--json").stdout) == document
-    assert "null bytes: ? here" in verifier(script, "show", ID).stdout.decode()
+    for command in (["show", ID], ["get", f"/v1/submissions/{ID}"]):
+        assert "null bytes: ? here" in verifier(script, *command).stdout.decode()
 
 
 def test_show_source_is_exact(script: Script) -> None:
