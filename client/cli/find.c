@@ -131,6 +131,14 @@ find_task_id(struct cli *cli, const char *text, char **id)
     return code == CLI_OK ? take_only(text, found, id) : code;
 }
 
+/* Everybody goes on with the id of what was found. */
+static int
+check_named(const json_t *found)
+{
+    return text_member(found, "id") ? CLI_OK
+                                    : cli_complain(CLI_NETWORK, "the answer has no id: is this verifierd?");
+}
+
 int
 find_document(struct cli *cli, const char *id, json_t **found, bool *is_group)
 {
@@ -143,11 +151,11 @@ find_document(struct cli *cli, const char *id, json_t **found, bool *is_group)
     api_path_add(&submission, "/v1/submissions/", whole);
     code = api_find(cli, submission.data, found);
     if (code != CLI_NOT_FOUND)
-        return code;
+        return code == CLI_OK ? check_named(*found) : code;
     *is_group = true;
     api_path_add(&group, "/v1/groups/", whole);
     code = api_find(cli, group.data, found);
     if (code == CLI_NOT_FOUND)
         return cli_complain(code, "no submission or group has the id \"%s\"", id);
-    return code;
+    return code == CLI_OK ? check_named(*found) : code;
 }

@@ -546,6 +546,13 @@ def test_events_keep_their_nuls(script: Script) -> None:
     assert json.loads(verifier(script, "events", "--json").stdout.splitlines()[0])["data"] == verdict
 
 
+@pytest.mark.parametrize("command", ["events", "open", "cancel", "show"])
+def test_an_answer_without_an_id_is_another_server_s(script: Script, command: str) -> None:
+    script.on("GET /v1/submissions/" + ID, (200, {"state": "done"}))
+    done = verifier(script, command, ID)
+    assert (done.returncode, "is this verifierd?" in done.stderr.decode()) == (7, True), done.stderr
+
+
 def test_open_prints_the_address_of_a_page(script: Script) -> None:
     script.on("GET /v1/groups/" + GROUP, (200, {"id": GROUP, "state": "done", "items": []}))
     for arguments, page in (
