@@ -94,17 +94,37 @@ text_number(struct buffer *out, const json_t *object, const char *key, int decim
         buffer_add(out, "-");
 }
 
+/* DEL, which JSON_ENSURE_ASCII leaves as it is, stands in strings alone. */
+static int
+put_cb(const char *text, size_t size, void *to)
+{
+    for (size_t i = 0; i < size; i++)
+        if (text[i] == 0x7f)
+            fputs("\\u007f", to);
+        else
+            fputc(text[i], to);
+    return 0;
+}
+
+static void
+print_json(const json_t *document, size_t flags)
+{
+    if (isatty(STDOUT_FILENO))
+        json_dump_callback(document, put_cb, stdout, flags | JSON_ENSURE_ASCII);
+    else
+        json_dumpf(document, stdout, flags);
+    putchar('\n');
+}
+
 void
 text_json(const json_t *document)
 {
-    json_dumpf(document, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(15)); /* as many digits as came */
-    putchar('\n');
+    print_json(document, JSON_INDENT(2) | JSON_REAL_PRECISION(15)); /* as many digits as came */
 }
 
 void
 text_json_line(const json_t *document)
 {
-    json_dumpf(document, stdout, JSON_COMPACT | JSON_REAL_PRECISION(7));
-    putchar('\n');
+    print_json(document, JSON_COMPACT | JSON_REAL_PRECISION(7));
     fflush(stdout);
 }

@@ -24,7 +24,7 @@ void text_value(struct buffer *out, const json_t *value);
 /* Append the number under a key with so many decimals, or "-". */
 void text_number(struct buffer *out, const json_t *object, const char *key, int decimals);
 
-/* Print a document for programs, and the same on one line. */
+/* Print a document for programs, and the same on one line; on a terminal all that is not ASCII is escaped. */
 void text_json(const json_t *document);
 void text_json_line(const json_t *document);
 

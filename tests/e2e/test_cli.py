@@ -1029,6 +1029,10 @@ def test_colour_is_for_terminals_that_want_it(script: Script) -> None:
 def test_candidates_cannot_reach_the_terminal(script: Script) -> None:
     script.on(f"GET /v1/submissions/{ID}/log", (200, b"\x1b]0;owned\x07 \xc2\x9b31m \xff ok\n"))
     assert on_a_terminal(script, "show", ID, "--log") == b"?]0;owned? ?31m ? ok\r\n"
+    document = OK | {"feedback": {"text": "\x7f \x9b31m \u202e \u2066 é"}}
+    script.on("GET /v1/submissions/" + ID, (200, document))
+    shown = on_a_terminal(script, "show", ID, "--json")
+    assert shown.isascii() and b"\x7f" not in shown and json.loads(shown) == document
 
 
 def test_the_manual_knows_every_command_and_every_option(script: Script) -> None:
