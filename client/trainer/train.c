@@ -384,6 +384,7 @@ train(const struct train *t, const char *request, int *status, struct error *err
     argv[n++] = t->method;
     argv[n++] = request;
     argv[n] = NULL;
+    setenv("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "3600", 0); /* seconds to leave a checkpoint in; torch has 30 */
     status_path(request, path);
     unlink(path);
     pid_t pid = child_spawn(t->python, (char *const *)(uintptr_t)argv);

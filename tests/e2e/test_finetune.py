@@ -108,10 +108,12 @@ def test_a_program_that_ends_well_and_trains_nothing_is_told(tmp_path: Path) -> 
         done = trainer("sft", "--python=/bin/true", f"--workdir={tmp_path}", *more)
         assert done.returncode == 3 and "/bin/true ended with status 0 and trained nothing" in done.stderr, done.stderr
     liar = tmp_path / "python"
-    liar.write_text(f"#!/bin/sh\necho 0 >{tmp_path}/outputs/train_sft/status\n")
+    told = 'echo "a launcher waits $TORCH_ELASTIC_SHUTDOWN_TIMEOUT s" >&2'
+    liar.write_text(f"#!/bin/sh\n{told}\necho 0 >{tmp_path}/outputs/train_sft/status\n")
     liar.chmod(0o755)
     done = trainer("sft", f"--python={liar}", f"--workdir={tmp_path}")
     assert done.returncode == 3 and "sft_final is no checkpoint" in done.stderr, done.stderr
+    assert "a launcher waits 3600 s" in done.stderr, "and not 30, for a checkpoint after SIGTERM"
 
 
 def test_a_notice_in_the_middle_of_a_slow_save(tmp_path: Path) -> None:
