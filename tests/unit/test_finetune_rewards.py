@@ -235,6 +235,24 @@ def test_a_run_stops_at_once_and_is_exactly_resumed(
     assert len(set(final)) == 1
 
 
+def test_a_daemon_that_stays_away_costs_the_step_under_way(model: Path, tmp_path: Path) -> None:
+    def score(text: str) -> Json:
+        if len(daemon.groups) == 2:
+            daemon.refusals = [(401, {})]
+        return share_of_a(text)
+
+    daemon = Daemon(score)
+    s = settings(model)
+    with served(daemon.handler) as url:
+        with pytest.raises(TrainError, match="answered 401") as caught:
+            train(s, tmp_path, request(url, 4))
+        assert caught.value.status == SERVICE
+        newest = checkpoint.newest(layout.steps(tmp_path, "reinforce"), pytest.fail)
+        assert newest is not None and newest[1]["step"] == 1
+        assert train(s, tmp_path, request(url, 4)) == 0
+    assert [row["step"] for row in figures(tmp_path, "reinforce")] == [1, 2]
+
+
 def test_a_constant_reward_is_counted_over_an_interruption(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -470,7 +488,7 @@ def test_grpo_through_trl(model: Path, tmp_path: Path, reward: str) -> None:
     daemon = Daemon(
         lambda text: share_of_a(text) | {"reward_parts": {"plan": len(text) / 8, "code": float("a" in text)}}
     )
-    s = settings(model, "grpo", epochs=2, save_steps=1, reward=reward)
+    s = settings(model, "grpo", epochs=2, reward=reward)  # an epoch is a step, and leaves a checkpoint
     with served(daemon.handler) as url:
         assert train(s, tmp_path, request(url), "grpo") == 0
         rows = figures(tmp_path, "grpo")

@@ -86,6 +86,7 @@ def arguments(run: Run, tasks: int) -> GRPOConfig:
         **run.arguments(min(total, s.max_steps or total)),
         **rollouts_of(s),
     )
+    made.save_steps = min(s.save_steps, math.ceil(tasks / s.epochs / per_step))
     made.num_generations = s.samples  # TRL refuses 1, since its own advantages would be 0
     return made
 
@@ -105,26 +106,41 @@ class Reward:
         self._posted: list[str] = []
         self._step = 0
         self._sent = 0
+        self._fault: TrainError | None = None  # of this step: told in the call, by all processes
 
     def begin(self, rows: Sequence[int], step: int) -> None:
         """rows: of each answer that is to come, the place in the order of tasks."""
         self._rows, self._texts, self._posted, self._sent, self._step = list(rows), [], [], 0, step
+        self._fault = None
 
     def add(self, texts: Sequence[str]) -> None:
         self._texts += texts
-        while self._sent < len(self._rows):
+        while self._sent < len(self._rows) and not self._fault:
             row, first = self._rows[self._sent], self._sent
             end = next((i for i in range(first, len(self._rows)) if self._rows[i] != row), len(self._rows))
             if end > len(self._texts):
                 return
-            self._posted.append(self.judge.post(self._tasks[self._order[row]], self._texts[first:end], self._step))
+            try:
+                group = self.judge.post(self._tasks[self._order[row]], self._texts[first:end], self._step)
+            except TrainError as error:
+                self._fault = error
+                return
+            self._posted.append(group)
             self._sent = end
 
     def task(self, at: int) -> Task:
         return self._tasks[self._order[self._rows[at]]]
 
     def __call__(self, **given: Any) -> list[float | None]:
-        self.verdicts = [verdict for group in self.judge.wait(self._posted) for verdict in group]
+        """TrainError in all processes, where one of them has had one: a checkpoint is left by all of them together."""
+        try:
+            if not self._fault:
+                self.verdicts = [verdict for group in self.judge.wait(self._posted) for verdict in group]
+        except TrainError as error:
+            self._fault = error
+        for fault in gather_object([self._fault and (str(self._fault), self._fault.status)]):
+            if fault:
+                raise TrainError(*fault)
         return [verdict.reward for verdict in self.verdicts]
 
 

@@ -24,7 +24,7 @@ from transformers.integrations import get_available_reporting_integrations
 
 from . import checkpoint, layout
 from . import model as models
-from .errors import RESUME, StopRequested, TrainError
+from .errors import RESUME, SERVICE, StopRequested, TrainError
 from .publish import copy_weights
 from .settings import Settings, that_matter
 
@@ -278,6 +278,10 @@ class Kept:
                 self.train(resume_from_checkpoint=str(run.found[0]) if run.found else None)
         except StopRequested:
             self.leave_step()
+        except TrainError as error:
+            if error.status == SERVICE:
+                self.leave_step()
+            raise
         except RuntimeError as error:
             if not isinstance(error, torch.cuda.OutOfMemoryError) and "can't allocate memory" not in str(error):
                 raise
