@@ -20,6 +20,7 @@ from finetune.errors import RESUME, TrainError
 from finetune.model import base_of, tokenizer_of
 from finetune.runs import Run
 from finetune.settings import METHODS, ROWS, Settings, defaults, settings_of
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 from trl import SFTTrainer
 
@@ -96,7 +97,9 @@ def test_a_base_in_eight_bits_is_trained(model: Path, tmp_path: Path) -> None:
     assert train(model, tmp_path, data=str(tmp_path / "rows.jsonl"), base_bits=8, epochs=6, lora_dropout=0) == 0
     losses_seen = [row["loss"] for row in figures(tmp_path, "sft")]
     assert losses_seen[-1] < losses_seen[0] - 0.05, losses_seen
-    assert weights(tmp_path / "checkpoints" / "sft_final").startswith("sha256:")
+    final = tmp_path / "checkpoints" / "sft_final"
+    assert weights(final).startswith("sha256:")
+    assert {value.dtype for value in load_file(final / "adapter_model.safetensors").values()} == {torch.float32}
 
 
 def test_the_table_of_settings_is_that_of_the_program() -> None:

@@ -238,6 +238,13 @@ class Kept:
     random: Json  # as it was after the last finished step
     saved = -1
 
+    def __init__(self, **trl: Any) -> None:
+        super().__init__(**trl)
+        if self.run.settings.base_bits == 8:  # TRL has rounded the adapter to bf16, where AdamW's steps are lost
+            for parameter in self.run.model.parameters():
+                if parameter.requires_grad:
+                    parameter.data = parameter.data.float()
+
     def training_step(self, *given: Any, **more: Any) -> Any:
         if self.run.stop.anywhere():
             raise StopRequested()
