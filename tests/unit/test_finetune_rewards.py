@@ -302,6 +302,14 @@ def test_a_step_is_sampled_in_batches_and_a_task_posted_when_it_is_complete(
     assert figures(tmp_path, "reinforce")[0]["groups"] == 3
 
 
+def test_groups_are_not_divided_between_processes(model: Path, tmp_path: Path) -> None:
+    run = Run("grpo", settings(model, "grpo", tasks_per_step=3), tmp_path, {})
+    run.world = 2
+    with pytest.raises(TrainError, match="tasks_per_step = 3: 2 processes need a multiple of 2"):
+        policy.arguments(run, 6)
+    assert policy.arguments(run, 2).gradient_accumulation_steps == 1
+
+
 def test_memory_that_runs_out_in_the_sampling_names_its_knob(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,8 +66,10 @@ def arguments(run: Run, tasks: int) -> GRPOConfig:
     s = run.settings
     per_step = min(s.tasks_per_step, tasks)
     answers, total = per_step * s.samples, tasks // per_step
-    if answers % run.world or answers < 2:
-        raise TrainError(f"tasks_per_step * samples = {answers}: a step needs two, and as many of each process")
+    if answers < 2:
+        raise TrainError("tasks_per_step and samples are 1: a step needs two answers")
+    if per_step % run.world:  # a group is judged by the process that has sampled it
+        raise TrainError(f"tasks_per_step = {per_step}: {run.world} processes need a multiple of {run.world}")
     share = answers // run.world
     batch = max(n for n in range(1, min(s.batch, share) + 1) if share % n == 0)
     is_reinforce = run.method == "reinforce"
