@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from finetune import policy, rewards, supervised, tiny
+from finetune import checkpoint, policy, rewards, supervised, tiny
 from finetune.data import Example, chat_prompt
 from finetune.judge import Judge, Task, Verdict
 from finetune.runs import Run
@@ -204,6 +204,18 @@ def test_a_policy_gradient_may_have_a_loss_of_either_sign(model: Path, tmp_path:
     run = run_of("reinforce", model, tmp_path, tasks_per_step=1, samples=2)
     trainer = policy.trainer_of(run, Scripted([], None), [Task("t", "i", "p", "strict", "ModelNew")])
     trainer.check_loss(-1.0)
+
+
+@pytest.mark.parametrize("method", ["reinforce", "grpo"])
+def test_a_step_with_nothing_to_learn_from_moves_nothing(model: Path, tmp_path: Path, method: str) -> None:
+    """Neither by momentum nor by decay, after a step that did."""
+    run = run_of(method, model, tmp_path, tasks_per_step=1, samples=2, answer_tokens=4, epochs=1, weight_decay=0.1,
+                 save_steps=1, keep=3, learning_rate=0.01, truncated="keep")  # fmt: skip
+    tasks = [Task(f"t{i}", f"id{i}", f"Write {i}.", "strict", "ModelNew") for i in range(3)]
+    assert policy.trainer_of(run, Scripted(verdicts_of(1.0, 0.0, 0.5, 0.5, 0.0, 1.0), None), tasks).learn() == 0
+    assert [row["gradient_norm"] > 0 for row in run.metrics.rows] == [True, False, True]
+    kept = [checkpoint.digest_of(p / "adapter_model.safetensors") for p in checkpoint.step_directories(run.root)]
+    assert len(kept) == 3 and kept[2] == kept[1] != kept[0]
 
 
 def test_leave_one_out() -> None:

@@ -354,6 +354,13 @@ class Watch(TrainerCallback):  # type: ignore[misc, unused-ignore]
             what = f"mean reward {row['reward_mean']}" if "reward_mean" in row else f"loss {row['loss']:.4f}"
             run.say(f"step {state.global_step} of {args.max_steps}: {what}{said_of_memory()}")
 
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        """A step with nothing to learn from moves nothing: AdamW goes on by its momentum where a gradient is 0."""
+        learned = [p for p in self._trainer.model.parameters() if p.grad is not None]
+        if not any(p.grad.any() for p in learned):
+            for parameter in learned:
+                parameter.grad = None
+
     def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> Any:
         self._trainer.random = models.random_state()
         if self._trainer.run.stop.anywhere():
