@@ -289,6 +289,7 @@ def test_a_step_is_sampled_in_batches_and_a_task_posted_when_it_is_complete(
     inner = GRPOTrainer._generate_single_turn
 
     def watched(self: Any, prompts: Sequence[list[int]], *given: Any) -> Any:
+        assert not self.model.training, "answers are sampled without dropout"
         seen.append((len(prompts), len(daemon.groups)))
         return inner(self, prompts, *given)
 

@@ -203,6 +203,7 @@ class Trainer(Kept, GRPOTrainer):  # type: ignore[misc, unused-ignore]
         ids: list[list[int]] = []
         for at in range(0, len(prompt_ids), size):
             part = prompt_ids[at : at + size]
+            self.model.eval()  # answers are the policy's: without dropout
             try:
                 said, logprobs = super()._generate_single_turn(part, *given, **more)
             except torch.cuda.OutOfMemoryError as error:
@@ -211,6 +212,8 @@ class Trainer(Kept, GRPOTrainer):  # type: ignore[misc, unused-ignore]
                     f"{max(map(len, part))} tokens and answers of up to {self.max_completion_length}: lower "
                     "sampling_batch, or answer_tokens"
                 ) from error
+            finally:
+                self.model.train()
             if self.run.world == 1 and self.run.stop.is_set:
                 raise StopRequested()
             self._reward.add(self.processing_class.batch_decode(said, skip_special_tokens=True))
