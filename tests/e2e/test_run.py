@@ -85,6 +85,8 @@ MODEL_CONFIG = f'model_config = "{DEPLOY / "qwen2.5-coder-7b-instruct.json"}"\n'
         ('teacher { url = "http://127.0.0.1:9/v1" }\n', 'teacher.model, too'),
         ('rl { method = "grpo" }\ngrpo { samples = 1 }\n', '--samples=1 leaves nothing to compare'),
         ('devices = "0,0"\n', 'devices takes numbers of GPUs'),
+        ('sft { lora_r = 0 }\n', 'sft.lora_r = 0 leaves no adapter'),
+        ('rl { method = "grpo" }\ngrpo { lora_r = 0 }\n', 'train.lora_r = 0 leaves no adapter'),
         ('sft { base_bits = 8 }\npython = "/bin/false"\n', 'sft.base_bits = 8 needs bitsandbytes'),
     ],
 )  # fmt: skip

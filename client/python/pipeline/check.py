@@ -76,7 +76,7 @@ class Checks:
                     yield f"{step.name}: its command refuses what {self.run.file} says"
 
     def machine(self) -> Iterator[str]:
-        for check in (self.endpoint, self.gpus, self.eight_bits, self.teacher):
+        for check in (self.endpoint, self.gpus, self.adapters, self.eight_bits, self.teacher):
             try:
                 check()
             except PipelineError as error:
@@ -139,6 +139,14 @@ class Checks:
         apart("verifier.devices", judging, "the endpoint", endpoint or training)
         if self.conf["endpoint"]["keep"] and self.run.serving.command:
             apart("an endpoint that is kept (endpoint.keep)", endpoint or training, "training", training)
+
+    def adapters(self) -> None:
+        for section in ("sft", "train"):
+            if self.conf[section]["lora_r"] == 0:
+                raise PipelineError(
+                    f"{section}.lora_r = 0 leaves no adapter, and a run's steps hand adapters on: train the whole "
+                    "model by `trainer sft --lora-r 0`, and give its result to the run as model"
+                )
 
     def eight_bits(self) -> None:
         code = "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec('bitsandbytes') else 3)"
