@@ -94,8 +94,30 @@ def test_gradient_of_the_weighted_loss(
     compare(supervised.trainer_of(run, rows), by_hand, monkeypatch)
 
 
-def test_the_loss_that_is_told_is_that_of_the_step(model: Path, tmp_path: Path) -> None:
-    run = run_of("weighted", model, tmp_path, batch=1, accumulation=2, weight="column")
+@pytest.mark.parametrize("method", ["sft", "weighted"])
+def test_rows_that_do_not_fill_a_pass_of_all_processes_count_once(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """Two processes with two rows each: here one process takes their passes one after the other."""
+    run = run_of(method, model, tmp_path, batch=2, accumulation=2)
+    run.world = 2
+    rows = [Example([1, 2, 3, *answer], 3, weight=w) for answer, w in zip(ANSWERS, (1.0, 3.0), strict=True)]
+
+    def by_hand(one: Any) -> torch.Tensor:
+        if method == "sft":
+            return torch.cat([nll(one, row.ids, row.prompt) for row in rows]).sum() / 5
+        return sum(row.weight * nll(one, row.ids, row.prompt).mean() for row in rows) / 4
+
+    trainer = supervised.trainer_of(run, rows)
+    assert [sum(label >= 0 for label in row["labels"]) for row in trainer.train_dataset] == [3, 2, 0, 0]
+    compare(trainer, by_hand, monkeypatch)
+
+
+@pytest.mark.parametrize(("world", "batch"), [(1, 1), (2, 2)])
+def test_the_loss_that_is_told_is_that_of_the_step(model: Path, tmp_path: Path, world: int, batch: int) -> None:
+    """The second's other pass has only rows that fill it."""
+    run = run_of("weighted", model, tmp_path, batch=batch, accumulation=2, weight="column")
+    run.world = world
     rows = [Example([1, 2, 3, *answer], 3, w, w) for answer, w in zip(ANSWERS, (1.0, 3.0), strict=True)]
     with torch.no_grad():
         expected = sum(row.weight * nll(run.model, row.ids, row.prompt).mean() for row in rows) / 4

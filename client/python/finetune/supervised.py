@@ -74,7 +74,7 @@ class Weighted(Trainer):
 
         def weighed(**inputs: Any) -> Any:
             outputs = model(**inputs)
-            outputs.log_probs = outputs.log_probs * (weight / outputs.label_mask.sum(1)).unsqueeze(1)
+            outputs.log_probs = outputs.log_probs * (weight / outputs.label_mask.sum(1).clamp(min=1)).unsqueeze(1)
             return outputs
 
         return super().compute_loss(weighed, inputs, *given, **more)
@@ -86,8 +86,15 @@ class WithWeights(DataCollatorForLanguageModeling):  # type: ignore[misc, unused
         return {**super().torch_call(examples), "weight": weights}
 
 
+def padded(rows: Sequence[Example], multiple: int, token: int) -> list[Example]:
+    """With rows from which nothing is learned: several processes would else be given some rows a second time."""
+    return [*rows, *[Example([token, token], 2, weight=0.0)] * (-len(rows) % multiple)]
+
+
 def trainer_of(run: Run, rows: Sequence[Example]) -> Trainer:
     s, is_weighted = run.settings, run.method == "weighted"
+    if run.world > 1:
+        rows = padded(rows, s.batch * run.world, run.tokenizer.eos_token_id)
     passes = math.ceil(math.ceil(len(rows) / s.batch) / run.world)
     total = s.epochs * math.ceil(passes / s.accumulation)
     pad = run.tokenizer.pad_token_id
