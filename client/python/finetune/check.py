@@ -36,13 +36,18 @@ def configuration(settings: Settings, path: str | None) -> Any:
 
 
 def sampled_at_once(settings: Settings, method: str) -> int:
-    """How many answers a GPU holds while it samples them: at most a step's. 0: the method samples none."""
+    """How many answers a GPU holds while it samples them: at most a step's. 0: none is sampled here."""
     step = settings.tasks_per_step * settings.samples
-    return min(settings.sampling_batch, step) if method in ("reinforce", "grpo") else 0
+    is_here = method in ("reinforce", "grpo") and not settings.rollouts.startswith("vllm")
+    return min(settings.sampling_batch, step) if is_here else 0
 
 
-def estimate(settings: Settings, config: Any, method: str) -> Json:
-    """Parameters and GiB of one GPU, from the shapes alone. A GPU samples or learns: what takes more counts."""
+def estimate(settings: Settings, config: Any, method: str, card_gib: float) -> Json:
+    """Parameters and GiB of one GPU, from the shapes alone. A GPU samples or learns: what takes more counts.
+
+    card_gib: what the GPU has, of which vLLM takes its share beside the training; 0: not known.
+    """
+    has_vllm = method in ("reinforce", "grpo") and settings.rollouts == "vllm_colocate"
     with torch.device("meta"):
         base = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation="eager")
         total = sum(p.numel() for p in base.parameters())
@@ -74,6 +79,7 @@ def estimate(settings: Settings, config: Any, method: str) -> Json:
         "base": total * width / GIB if settings.lora_r else 0,
         "trained weights, gradients, AdamW": trained * 16 / GIB,
         **(learning if sum(learning.values()) > sum(sampling.values()) else sampling),
+        **({"vLLM": settings.vllm_memory * card_gib} if has_vllm else {}),
         "context": CONTEXT_GIB,
     }
     return {"parameters": total, "trained": trained, "gib": parts, "total_gib": sum(parts.values())}
@@ -83,12 +89,13 @@ def main(arguments: list[str]) -> int:
     method, path = arguments
     request = json.loads(Path(path).read_text())
     settings = settings_of(method, request["settings"])
-    found = estimate(settings, configuration(settings, request.get("model_config")), method)
     limit = request.get("gpu_memory_gb")
+    found = estimate(settings, configuration(settings, request.get("model_config")), method, limit or 0.0)
     print(json.dumps({"method": method, **found, "gpu_memory_gb": limit}))
     Path(path).write_text(json.dumps(request | {"found": found}))
     if limit and found["total_gib"] > limit:
-        also = " or sampling_batch" if sampled_at_once(settings, method) else ""
+        is_sampled = sampled_at_once(settings, method) > 0
+        also = " or sampling_batch" if is_sampled else " or vllm_memory" if "vLLM" in found["gib"] else ""
         raise TrainError(
             f"{method} needs about {found['total_gib']:.0f} GiB of a GPU and has {limit:g}: lower batch or length"
             f"{also}, turn on checkpointing, or set base_bits = 8"

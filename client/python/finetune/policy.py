@@ -42,14 +42,11 @@ def order_of(n: int, epochs: int, seed: int) -> list[int]:
 
 
 def rollouts_of(settings: Settings) -> Json:
-    """The arguments of TRL by which answers are sampled. TrainError: vLLM is asked for and is not there."""
-    has_vllm = importlib.util.find_spec("vllm") is not None
+    """The arguments of TRL by which answers are sampled. TrainError: vLLM is asked for and cannot be had."""
     kind = settings.rollouts
-    if kind == "auto":
-        kind = "vllm_colocate" if has_vllm and torch.cuda.is_available() else "generate"
-    if kind == "generate":
+    if kind in ("auto", "generate"):
         return {"use_vllm": False}
-    if not has_vllm:
+    if importlib.util.find_spec("vllm") is None:
         raise TrainError(f"rollouts: {kind} needs vLLM in {sys.executable}: pip install vllm, or rollouts = generate")
     if kind == "vllm_server":
         return {"use_vllm": True, "vllm_mode": "server", "vllm_server_base_url": settings.vllm_url}

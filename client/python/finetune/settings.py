@@ -101,6 +101,8 @@ def settings_of(method: str, given: dict[str, Any]) -> Settings:
     values = defaults(method) | given
     if values["run"] == values["final"]:
         raise TrainError(f"run and final are both {values['run']!r}: a run's steps and its result need a name each")
+    if method in ("reinforce", "grpo") and str(values["rollouts"]).startswith("vllm") and values["base_bits"] == 8:
+        raise TrainError("a base in 8 bits cannot be handed to vLLM: base_bits = 16, or rollouts = generate")
     if (
         method in ("reinforce", "grpo")
         and values["samples"] == 1
