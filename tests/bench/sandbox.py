@@ -153,7 +153,7 @@ def main() -> int:
     parser.add_argument("--kernels", type=int, default=0, metavar="ROUNDS")
     options = parser.parse_args()
     sys.path.insert(0, str(options.harness.resolve()))
-    native = importlib.import_module("native")
+    native = importlib.import_module("shared.native")
     has_kernels = options.kernels > 0 and Path("/dev/nvidiactl").exists()
     plain_ms = plain_kernels_ms(options.kernels) if has_kernels else []
     mode = native.isolate_zygote()

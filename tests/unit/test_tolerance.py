@@ -214,7 +214,7 @@ print(sum(screened), len(screened))
 
 def test_the_quick_screen_lets_nothing_pass_that_the_whole_comparison_would_not() -> None:
     """The kernels of fused.py under Triton's interpreter."""
-    environment = os.environ | {"PYTHONPATH": str(Path(tolerance.__file__).parent), "TRITON_INTERPRET": "1"}
+    environment = os.environ | {"PYTHONPATH": str(Path(tolerance.__file__).parents[1]), "TRITON_INTERPRET": "1"}
     command = [sys.executable, "-W", "ignore", "-c", INTERPRETED]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
     assert done.returncode == 0, done.stderr
@@ -235,7 +235,7 @@ for limit in (tolerance.Limit(1e-2, 1e-2), tolerance.Limit(0.0, 0.0)):
 
 def test_an_error_that_single_precision_cannot_hold_is_told_as_its_largest_number() -> None:
     """Issue 21, point 9: a maximum that never ran answers with the least number of its type."""
-    environment = os.environ | {"PYTHONPATH": str(Path(tolerance.__file__).parent), "TRITON_INTERPRET": "1"}
+    environment = os.environ | {"PYTHONPATH": str(Path(tolerance.__file__).parents[1]), "TRITON_INTERPRET": "1"}
     command = [sys.executable, "-W", "ignore", "-c", FAR_OFF]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
     assert done.returncode == 0, done.stderr

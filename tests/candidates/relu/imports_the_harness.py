@@ -1,7 +1,7 @@
 # kind: cheat
 # class: mismatch
 # what: imports the module that holds expected values
-import reference
+from oracle import reference
 
 import torch
 import torch.nn as nn

