@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 import schemathesis
@@ -34,12 +35,16 @@ def written(value: Any) -> Any:
 
 @schemathesis.hook
 def map_body(context: schemathesis.HookContext, body: Any) -> Any:
-    """A valid name of a task becomes that of one that is there, so that submissions are made and judged."""
+    """A valid name of a task becomes that of one that is there, so that submissions are made and judged; that of a GPU
+    is left out, since the daemon has none."""
     body = written(body)
     if isinstance(body, dict) and body.keys() & {"candidates", "candidate", "completion"}:
         name = body.get("task")
         if isinstance(name, str) and 1 <= len(name) <= 200 and "\0" not in name:
             body["task"] = TASK
+        gpu = body.get("gpu")
+        if isinstance(gpu, str) and re.fullmatch("[ -~]{1,127}", gpu):
+            body["gpu"] = None
     return body
 
 
