@@ -361,16 +361,15 @@ taken_cb(void *arg, int code, const struct error *err)
     struct funnel *f = n->funnel;
     struct submission *s = code == 0 ? submission_by_id(f, n->claim.id) : NULL;
 
-    if (s && s->is_taken) { /* its processes end still, and then it is let go: nobody would judge it here */
+    /* Of one that was dropped here the processes end still, and then it is let go: nobody would judge it here. */
+    if ((s && s->is_taken) ||
+        (code == 0 && !s && store_read(f->store, read_row_cb, row_read_cb, n, &n->err) != 0)) {
         give_back(n);
         end_look(n, false);
     } else if (s) { /* it came in meanwhile */
         s->claim = n->claim;
         s->is_claimed = s->state == STATE_QUEUED;
         end_look(n, true);
-    } else if (code == 0 && store_read(f->store, read_row_cb, row_read_cb, n, &n->err) != 0) {
-        give_back(n);
-        end_look(n, false);
     } else if (code != 0) {
         if (code != ERR_NOTFOUND)
             log_warn(NULL, "nothing is taken up: %s", err->text);
