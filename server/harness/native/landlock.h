@@ -20,7 +20,8 @@ int landlock_abi(void);
 
 /*
  * Restrict the calling thread, which must have no_new_privs. Beside the paths given: /proc is writable (the driver
- * writes its threads' names there), and so are /dev/null and its like; TCP is closed from ABI 4, abstract sockets and signals beyond the domain from ABI 6. *has_scopes says whether the latter took hold.
+ * writes its threads' names there), and so are /dev/null and its like; TCP is closed from ABI 4, abstract sockets and
+ * signals beyond the domain from ABI 6. *has_scopes says whether the latter took hold.
  * Returns 0 or < 0.
  */
 int landlock_enter(const struct landlock_paths *paths, int abi, int *has_scopes);

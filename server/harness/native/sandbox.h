@@ -24,9 +24,8 @@ struct harness_sandbox {
     uint64_t processes;    /* RLIMIT_NPROC, threads included, per uid; 0: no limit of ours */
     uint64_t layers;       /* optional steps to take, as the probe found them */
     uint64_t zygote;       /* what harness_zygote_unshare() returned */
-    uint64_t
-        has_gpus; /* 1: /dev/nvidia* may be used; 0: where mounts can be made they are not even to be seen */
-    const int *keep; /* descriptors to keep beside 0, 1, 2 */
+    uint64_t has_gpus;     /* 1: /dev/nvidia* may be used; 0: they are covered, where mounts can be made */
+    const int *keep;       /* descriptors to keep beside 0, 1, 2 */
     uint64_t n_keep;
     const char *const *readable; /* readable and executable beside scratch; empty: all of "/" */
     const char *const *writable; /* writable beside scratch */
