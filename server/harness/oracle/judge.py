@@ -459,7 +459,7 @@ class Job:
                 break
         of = len(steps)
         if not results[-1].is_gone and self._asks_all():
-            more = self._all_at_own(own, secret)
+            more = self._all_left(own, secret, {step.case for step in steps})
             results, of = [*results, *more], of + len(more)
         if self.policy.relations and all(result.class_ is None for result in results):
             from oracle import related
@@ -505,11 +505,16 @@ class Job:
             return self.reference.rough_ns.get(f"{own['name']}.0", CHEAP_NS) < CHEAP_NS
         return self.is_planned and bool(own["elements"] <= SCREEN_ELEMENTS) and self.spec["cases"]["tiny"] is not None
 
-    def _all_at_own(self, own: Json, secret: Sequence[str]) -> list[CaseResult]:
-        """The transformations that no case has had at the task's own size, but for those that are not fit for it."""
+    def _all_left(self, own: Json, secret: Sequence[str], taken: set[int | None]) -> list[CaseResult]:
+        """What no case has had: transformations at the task's own size, but for those that are not fit for it, and
+        the other sizes and dtype that judge."""
+        shapes = self.spec["cases"]["shapes"]
+        others = _others(self.policy, self.spec, self._random, len(shapes))
+        steps = [Step((name,), name=name) for name in secret] + [step for step in others if step.case not in taken]
         results: list[CaseResult] = []
-        for name in secret:
-            result = self._case(own, Step((name,), name=name), self._next_seed(), twice=False)
+        for step in steps:
+            case = own if step.case is None else shapes[step.case]
+            result = self._case(case, step, self._next_seed(), twice=False)
             if result.against is not None or result.class_ is not None:
                 results.append(result)
             if result.is_gone:
