@@ -235,7 +235,7 @@ screenshots: setup-test ## the pictures of docs/screenshots anew
 	+$(parallel) all
 	'$(py)' server/deploy/screenshots.py --programs '$(realpath $(BUILD))/bin' --python '$(py)'
 
-pytest = $(with_env) '$(py)' -m pytest -q -rs -p no:cacheprovider
+pytest = $(with_env) '$(py)' -m pytest -q -rs -p no:cacheprovider --junitxml='$(BUILD)/results/$(1).xml'
 
 # Two suites at a time: tests/unit computes where the others wait. Each process computes with one thread.
 test: setup-test ## all tests but the slow ones
@@ -248,18 +248,18 @@ fast_py := $(patsubst %,tests/unit/test_%.py,documents ast_stage plan stopping w
 	$(patsubst %,tests/fault/test_%.py,group idempotency)
 test-fast: all tests ## every C unit and a choice of the rest, in under two minutes
 	server/deploy/run-tests $(units)
-	$(pytest) -m 'not slow' $(fast_py)
+	$(call pytest,fast) -m 'not slow' $(fast_py)
 
 test-unit: tests harness ## C and Python units
 	server/deploy/run-tests $(units)
-	$(if $(SANITIZE),,$(if $(unit_py),$(pytest) tests/unit))
+	$(if $(SANITIZE),,$(if $(unit_py),$(call pytest,unit) tests/unit))
 
 test-e2e: all ## the built daemon with the real harness
-	$(pytest) -m 'not slow' tests/e2e
+	$(call pytest,e2e) -m 'not slow' tests/e2e
 
 test-fault: all ## the built daemon with scripted workers, killed and starved
-	$(pytest) -m 'not slow' tests/fault
-	KILL_HARNESS=real $(pytest) tests/fault/test_kill.py -k killed
+	$(call pytest,fault) -m 'not slow' tests/fault
+	KILL_HARNESS=real $(call pytest,kill-real) tests/fault/test_kill.py -k killed
 
 # The daemon of this build, sanitized or not: what it frees when it stops.
 test-stop: $(bin)/verifierd
@@ -268,7 +268,8 @@ test-stop: $(bin)/verifierd
 check: setup-test ## lint, types, sanitizers, fuzz replay, slow tests, requirements
 	+$(MAKE) trainers
 	+$(parallel) clang tidy
-	+$(MAKE) lint sanitize slow requirements
+	+$(MAKE) lint sanitize slow
+	+$(MAKE) requirements ARGS='--results $(BUILD)/results'
 
 lint: lint-c lint-python lint-cycles ## clang and clang-tidy, clang-format, ruff, mypy, rings of files
 
@@ -316,12 +317,12 @@ sanitize: ## units under address, undefined and thread sanitizers
 	server/deploy/run-tests $(threaded:%=$(BUILD)/thread/unit/%)
 
 slow: all trainers ## the tests marked slow
-	$(pytest) -m slow tests/e2e
-	$(pytest) -m slow tests/fault
-	KILL_ROUNDS=200 $(pytest) tests/fault/test_kill.py
+	$(call pytest,slow-e2e) -m slow tests/e2e
+	$(call pytest,slow-fault) -m slow tests/fault
+	KILL_ROUNDS=200 $(call pytest,kill) tests/fault/test_kill.py
 	'$(py)' tests/protocol_mutants.py
 
-# What docs/requirements.md says shows each requirement; ARGS='39 41': these alone.
+# Of `make check`: what the test runs before it showed, with the same sources, is not run again.
 requirements: all tests ## what docs/requirements.md says shows each requirement; ARGS='39 41': these
 	$(with_env) '$(py)' tests/requirements.py $(ARGS)
 

@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "requirements.md"
 RUN = ("met", "differs")
 LEFT = ("needs a GPU", "needs weights", "open")
+SOURCES = ("client", "common", "proto", "server", "tests")
 COMMAND_LIMIT_S = 120
 TESTS_LIMIT_S = 1800
 SAID_LINES = 40
@@ -163,12 +164,29 @@ def run_tests(
             process.send_signal(signal.SIGINT)  # it ends its daemons, and tells what was done until then
             said = process.communicate()[0].decode(errors="replace")
             said += f"the tests were not done within {limit_s} s"
-        cases = list(ET.parse(report).getroot().iter("testcase")) if report.exists() else []
-    found: dict[str, Outcome] = {test: Outcome(False, 0, said) for test in tests}
-    for case in cases:
+        found = outcomes_of(report) if report.exists() else {}
+    return {test: found.get(test, Outcome(False, 0, said)) for test in tests}
+
+
+def outcomes_of(report: Path) -> dict[str, Outcome]:
+    """By test, what one run of pytest wrote into its JUnit report."""
+    found: dict[str, Outcome] = {}
+    for case in ET.parse(report).getroot().iter("testcase"):
         name = f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name', '').partition('[')[0]}"
-        if name in found:
-            found[name] = _with_case(found[name] if found[name].said is not said else Outcome(True), case)
+        found[name] = _with_case(found.get(name, Outcome(True)), case)
+    return found
+
+
+def known(results: Path, tests: Iterable[str]) -> dict[str, Outcome]:
+    """Those of these tests that the reports in this folder, none older than any source, say are right."""
+    sources = [file for name in SOURCES for file in (ROOT / name).rglob("*") if "__pycache__" not in file.parts]
+    newest = max(file.stat().st_mtime for file in sources if file.is_file())
+    reports = [outcomes_of(report) for report in results.glob("*.xml") if report.stat().st_mtime > newest]
+    found: dict[str, Outcome] = {}
+    for test in tests:
+        of = [report[test] for report in reports if test in report]
+        if of and all(one.is_ok for one in of):
+            found[test] = Outcome(True, sum(one.seconds for one in of))
     return found
 
 
@@ -191,10 +209,15 @@ def environment_of() -> dict[str, str]:
     return environment
 
 
-def run(rows: Sequence[Row]) -> Results:
-    """The tests of tests/unit compute where the others wait: these two and the commands go side by side."""
+def run(rows: Sequence[Row], before: Path | None = None) -> Results:
+    """The tests of tests/unit compute where the others wait: these two and the commands go side by side.
+
+    before: reports of the same sources' tests; what they show is not run again.
+    """
     environment = environment_of()
     tests, commands = wanted(rows)
+    results = Results(known(before, tests) if before else {})
+    tests = [test for test in tests if test not in results.of]
     unit = [test for test in tests if test.startswith("tests/unit/")]
     other = [test for test in tests if test not in unit]
     parts: list[Callable[[], dict[str, Outcome]]] = [
@@ -202,7 +225,6 @@ def run(rows: Sequence[Row]) -> Results:
         lambda: run_tests(other, environment),
         lambda: run_commands(commands, environment),
     ]
-    results = Results()
     with ThreadPoolExecutor(len(parts)) as pool:
         for found in pool.map(lambda part: part(), parts):
             results.of.update(found)
@@ -238,6 +260,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Run what docs/requirements.md says shows each requirement.")
     parser.add_argument("rows", nargs="*", type=int, metavar="ROW", help="only these rows")
     parser.add_argument("--page", type=Path, default=PAGE, help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--results", type=Path, metavar="DIR", help="pytest's reports of what ran before, not run again"
+    )
     asked = parser.parse_args(arguments)
     try:
         rows = read(asked.page)
@@ -248,7 +273,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"no such row: {', '.join(map(str, sorted(unknown)))}")
     chosen = [row for row in rows if not asked.rows or row.number in asked.rows]
     begun = time.monotonic()
-    is_ok = report(chosen, run(chosen))
+    is_ok = report(chosen, run(chosen, asked.results))
     print(f"in {time.monotonic() - begun:.0f} s")
     return 0 if is_ok else 1
 

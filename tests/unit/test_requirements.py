@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -109,3 +110,25 @@ def test_what_was_done_before_the_time_was_over_counts(tmp_path: Path, monkeypat
     found = requirements.run_tests([right, endless], requirements.environment_of(), limit_s=20)
     assert (found[right].is_ok, found[endless].is_ok) == (True, False)
     assert "not done within 20 s" in found[endless].said and (tmp_path / "ended").exists()
+
+
+def test_what_a_report_shows_is_not_run_again_while_no_source_is_newer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    right, wrong = (f"tests/unit/test_requirements.py::{name}" for name in (
+        "test_a_page_that_cannot_be_used_is_refused_with_its_line", "test_what_was_done_before_the_time_was_over_counts"
+    ))  # fmt: skip
+    case = '<testcase classname="tests.unit.test_requirements" name="NAME" time="7">BODY</testcase>'
+    name = right.partition("::")[2]
+    cases = case.replace("NAME", f"{name}[a]").replace("BODY", "") + case.replace("NAME", f"{name}[b]").replace(
+        "BODY", ""
+    )
+    cases += case.replace("NAME", wrong.partition("::")[2]).replace("BODY", '<failure message="so"/>')
+    report = tmp_path / "unit.xml"
+    report.write_text(f"<testsuites><testsuite>{cases}</testsuite></testsuites>")
+    assert requirements.known(tmp_path, [right, wrong]) == {right: requirements.Outcome(True, 14.0)}
+    page = page_of(tmp_path, f"| 1 | right | met | `{right}` |")
+    assert requirements.main([f"--page={page}", f"--results={tmp_path}"]) == 0
+    assert capsys.readouterr().out.startswith("PASS    1  right: met, 14.0 s")
+    os.utime(report, (1, 1))
+    assert requirements.known(tmp_path, [right, wrong]) == {}
