@@ -17,7 +17,7 @@
 #define PAUSE_MS 5
 #define PAGE_BYTES 4096 /* SQLite's, unless the file was made otherwise */
 
-enum sweep_phase { BY_AGE, BY_ROWS, LOGS, VACUUM, PHASES };
+enum sweep_phase { BY_AGE, COUNT, BY_ROWS, LOGS, VACUUM, PHASES };
 
 /* What the last sweep did, or the present one so far. */
 struct sweep_counts {
@@ -34,9 +34,11 @@ struct retention {
     enum sweep_phase phase;
     struct store_sweep step;
     struct sweep_counts now, last;
+    struct store_counts stored; /* all zero where they could not be read */
 };
 
 static void next_batch(struct retention *r);
+static void go_on(struct retention *r, enum sweep_phase from);
 
 static void
 timer_cb(uv_timer_t *timer)
@@ -73,26 +75,44 @@ finish(struct retention *r)
     rest(r);
 }
 
+static void
+count_cb(void *arg, struct store_reader *reader)
+{
+    struct retention *r = arg;
+
+    if (reader_count(reader, &r->stored, NULL) != 0)
+        r->stored = (struct store_counts){ 0 };
+}
+
+static void
+counted_cb(void *arg)
+{
+    struct retention *r = arg;
+
+    if (!r->is_stopped)
+        go_on(r, BY_ROWS);
+}
+
 /* Whether there is anything to do in a phase; step is ready then. */
 static bool
 prepare(struct retention *r, enum sweep_phase phase)
 {
     const struct config *c = r->config;
     int64_t now_ms = clock_wall_ms();
-    struct store_counts counts;
 
     r->step = (struct store_sweep){ .what = SWEEP_SUBMISSIONS, .now_ms = now_ms, .most = INT64_MAX };
     switch (phase) {
     case BY_AGE:
         r->step.before_ms = now_ms - c->retention_days * DAY_MS;
         return c->retention_days > 0;
+    case COUNT:
+        r->stored = (struct store_counts){ 0 };
+        return c->retention_rows > 0 && store_read(r->store, count_cb, counted_cb, r, NULL) == 0;
     case BY_ROWS:
         r->step.before_ms = now_ms + 1;
-        if (c->retention_rows == 0 || reader_count(store_reader(r->store), &counts, NULL) != 0)
-            return false;
-        r->step.most =
-            counts.by_state[SUBMISSION_DONE] + counts.by_state[SUBMISSION_CANCELLED] - c->retention_rows;
-        return r->step.most > 0;
+        r->step.most = r->stored.by_state[SUBMISSION_DONE] + r->stored.by_state[SUBMISSION_CANCELLED] -
+                       c->retention_rows;
+        return c->retention_rows > 0 && r->step.most > 0;
     case LOGS:
         r->step.what = SWEEP_LOGS;
         r->step.before_ms = now_ms - c->retention_log_days * DAY_MS;
@@ -119,7 +139,8 @@ go_on(struct retention *r, enum sweep_phase from)
 {
     for (r->phase = from; r->phase < PHASES; r->phase++) {
         if (prepare(r, r->phase)) {
-            next_batch(r);
+            if (r->phase != COUNT)
+                next_batch(r);
             return;
         }
     }

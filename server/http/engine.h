@@ -79,9 +79,11 @@ struct http {
     struct kept_status {
         char *text; /* the figures of the funnel and of the host, as JSON */
         size_t size;
-        uint64_t generation; /* funnel_generation() before they were made, at */
-        int64_t at_ns;       /* monotonic */
+        uint64_t generation; /* funnel_generation() before the counts were read */
+        int64_t at_ns;       /* that it was made; monotonic */
     } status;
+    struct store_counts counts; /* of the store, as they were read last */
+    bool has_counts, is_counting;
     char url[96];
 };
 

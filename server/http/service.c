@@ -116,38 +116,103 @@ refresh_host(struct http *h)
  * The status has two parts. What is cheap, or changes with each request, is printed for each. The figures are kept as
  * text until anything that they count has changed, and STATUS_KEPT_NS at most, as workers and devices change by
  * themselves. The generation is read first: what changes meanwhile is seen the next time.
+ *
+ * What the store counts is asked of it for one request at a time: who comes meanwhile gets what was counted before, so that
+ * a database that does not answer holds up one of them.
  */
-static const struct kept_status *
-kept_status(struct http *h)
+struct counting {
+    struct exchange_read call;
+    struct http *http;
+    uint64_t generation;
+    struct store_counts counts;
+    bool is_counted;
+    exchange_cb *then;
+};
+
+static bool
+is_kept(const struct kept_status *k, uint64_t generation)
+{
+    return k->text && k->generation == generation && clock_monotonic_ns() - k->at_ns < STATUS_KEPT_NS;
+}
+
+/* Without memory it stays as it is. */
+static void
+make_figures(struct http *h, uint64_t generation)
 {
     struct kept_status *k = &h->status;
-    uint64_t generation = funnel_generation(h->funnel);
-    int64_t now_ns = clock_monotonic_ns();
 
-    if (k->text && k->generation == generation && now_ns - k->at_ns < STATUS_KEPT_NS)
-        return k;
     refresh_host(h);
-    AUTO_JSON json_t *figures = funnel_figures(h->funnel);
+    AUTO_JSON json_t *figures = funnel_figures(h->funnel, h->has_counts ? &h->counts : NULL);
     json_object_set(figures, "process", h->process);
     json_object_set(figures, "disks", h->disks);
     char *text = figures ? json_dumps(figures, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
     if (!text)
-        return NULL;
+        return;
     free(k->text);
-    *k = (struct kept_status){ text, strlen(text), generation, now_ns };
-    return k;
+    *k = (struct kept_status){ text, strlen(text), generation, clock_monotonic_ns() };
+}
+
+static int
+read_counts(struct exchange_read *call, struct store_reader *r, struct error *err)
+{
+    struct counting *c = (struct counting *)call;
+
+    c->is_counted = reader_count(r, &c->counts, err) == 0;
+    return 0;
+}
+
+static void
+counted(struct exchange *x, struct exchange_read *call)
+{
+    const struct counting *c = (struct counting *)call;
+
+    x->http->counts = c->counts;
+    x->http->has_counts = c->is_counted;
+    make_figures(x->http, c->generation);
+    c->then(x);
+}
+
+static void
+free_counting(struct exchange_read *call)
+{
+    ((struct counting *)call)->http->is_counting = false;
+    free(call);
+}
+
+/* then: with figures that are right, or the last that were. */
+static void
+with_figures(struct exchange *x, exchange_cb *then)
+{
+    struct http *h = x->http;
+    uint64_t generation = funnel_generation(h->funnel);
+    struct counting *c;
+
+    if (is_kept(&h->status, generation)) {
+        then(x);
+    } else if (!h->is_counting && (c = calloc(1, sizeof(*c))) != NULL) {
+        *c = (struct counting){ .http = h, .generation = generation, .then = then };
+        c->call = (struct exchange_read){
+            .read = read_counts, .answer = counted, .free = free_counting, .what = "status"
+        };
+        h->is_counting = true;
+        exchange_read(x, &c->call);
+    } else {
+        if (!is_kept(&h->status, h->status.generation))
+            make_figures(h, h->status.generation);
+        then(x);
+    }
 }
 
 /* False: no memory. */
 static bool
 print_status(struct http *h, struct buffer *out)
 {
-    const struct kept_status *kept = kept_status(h);
+    const struct kept_status *kept = &h->status;
     int64_t uptime_ms = (clock_monotonic_ns() - h->started_ns) / 1000000;
     char now[CLOCK_TEXT_SIZE];
 
     /* Room for all of it: only the count of answers has no small bound, and it grows by itself. */
-    if (!kept || buffer_reserve(out, kept->size + 2048) != 0)
+    if (!kept->text || buffer_reserve(out, kept->size + 2048) != 0)
         return false;
     clock_text(clock_wall_ms(), now);
     funnel_pulse(h->funnel, out);
@@ -182,8 +247,8 @@ status_view(struct http *h)
     return out;
 }
 
-void
-service_status(struct exchange *x)
+static void
+show_status(struct exchange *x)
 {
     AUTO_BUFFER struct buffer text = BUFFER_INIT;
     size_t size;
@@ -199,6 +264,12 @@ service_status(struct exchange *x)
     }
     exchange_set_bytes(x, 200, "application/json", bytes, size);
     exchange_send(x);
+}
+
+void
+service_status(struct exchange *x)
+{
+    with_figures(x, show_status);
 }
 
 void
@@ -231,8 +302,8 @@ durations(const struct http *h)
     return out;
 }
 
-void
-service_metrics(struct exchange *x)
+static void
+show_metrics(struct exchange *x)
 {
     AUTO_BUFFER struct buffer text = BUFFER_INIT;
     AUTO_JSON json_t *status = status_document(x->http);
@@ -247,6 +318,12 @@ service_metrics(struct exchange *x)
     char *bytes = buffer_take(&text, &size);
     exchange_set_bytes(x, 200, METRICS_TYPE, bytes, size);
     exchange_send(x);
+}
+
+void
+service_metrics(struct exchange *x)
+{
+    with_figures(x, show_metrics);
 }
 
 void

@@ -128,8 +128,8 @@ bool funnel_is_here(const struct funnel *f, const char *id);
  * "queues":{…}}; appended to out, which is short of something where there is no memory.
  */
 void funnel_pulse(struct funnel *f, struct buffer *out);
-/* {"version","workers":[…],"gpus":[…],"sandbox":{…},"counts":{…},"store":{…},"env":{…},"node":{…}}: dear, so it is worth keeping. */
-json_t *funnel_figures(struct funnel *f);
+/* {"version","workers":[…],"gpus":[…],"sandbox":{…},"counts":{…},"store":{…},"env":{…},"node":{…}}: dear, so it is worth keeping. stored: NULL where it is not known. */
+json_t *funnel_figures(struct funnel *f, const struct store_counts *stored);
 /* This daemon as a node: an item of GET /v1/nodes, given. */
 json_t *funnel_node(const struct funnel *f);
 const char *funnel_node_name(const struct funnel *f); /* view */

@@ -108,18 +108,17 @@ funnel_stats(const struct funnel *f)
 
 /* Since the start, and what the store holds. */
 static json_t *
-counts_json(const struct funnel *f)
+counts_json(const struct funnel *f, const struct store_counts *stored)
 {
-    struct store_counts stored = { 0 };
     struct scheduler_counts n;
 
     scheduler_count(f->scheduler, &n);
     json_t *out = counters_json(f->counters, n.rerun_held_s);
-    if (reader_count(store_reader(f->store), &stored, NULL) == 0) {
+    if (stored) {
         for (int i = 0; i < SUBMISSION_NSTATES; i++)
             json_object_set_new(out, submission_state_name((enum submission_state)i),
-                                json_integer(stored.by_state[i]));
-        json_object_set_new(out, "tasks", json_integer(stored.tasks));
+                                json_integer(stored->by_state[i]));
+        json_object_set_new(out, "tasks", json_integer(stored->tasks));
         json_object_set_new(out, "known_tasks", json_integer(registrar_known(f->registrar)));
     }
     return out;
@@ -240,7 +239,7 @@ stage_zygote_json(const struct funnel *f, const struct zygote *z)
 }
 
 json_t *
-funnel_figures(struct funnel *f)
+funnel_figures(struct funnel *f, const struct store_counts *stored)
 {
     json_t *workers = json_array(), *gpus = json_array();
 
@@ -249,6 +248,6 @@ funnel_figures(struct funnel *f)
     for (int i = 0; i < f->n_device_workers; i++)
         device_worker_status(f->device_workers[i], workers, gpus);
     return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version", VERIFIERD_VERSION, "workers",
-                     workers, "gpus", gpus, "sandbox", sandbox_json(f), "counts", counts_json(f), "store",
-                     store_json(f), "env", env_json(f), "node", funnel_node(f));
+                     workers, "gpus", gpus, "sandbox", sandbox_json(f), "counts", counts_json(f, stored),
+                     "store", store_json(f), "env", env_json(f), "node", funnel_node(f));
 }
