@@ -143,6 +143,8 @@ report(const struct cli *cli, const struct exchange *x)
         cli_complain(CLI_CONFIG, "%s", x->err.text);
     else
         cli_complain(CLI_NETWORK, "cannot talk to %s", x->err.text);
+    if (x->code == CLI_NETWORK && x->answer.status == 0)
+        fputs("  is verifierd running there? --url or VERIFIERD_URL names another\n", stderr);
     if (x->code == CLI_AUTH && !cli->token)
         fputs("  give a token with --token or VERIFIERD_TOKEN\n", stderr);
     return x->code;

@@ -125,7 +125,8 @@ const struct argp replay_argp = {
     replay_options,
     parse,
     "FILE",
-    "Judge a bundle's candidate again, with its seed and rules, and compare the verdicts field by field.\v"
+    "Judge a bundle's candidate again and compare the two verdicts.\v"
+    "The seed and the rules are the bundle's; the verdicts are compared field by field. "
     "Needs the scope admin: who chooses a seed knows the inputs. Exit status: 0 what must be the same is, 1 "
     "something differs.",
     children,

@@ -641,7 +641,7 @@ const struct argp doctor_argp = {
     options,
     parse,
     NULL,
-    "Look whether verifierd is well, and say how to mend what is not.\vExit status: 0 nothing is wrong, 1 "
+    "Look whether all is well, and say how to mend what is not.\vExit status: 0 nothing is wrong, 1 "
     "something is, 4 a token is missing or not taken, 7 no verifierd answers.",
     children,
     NULL,

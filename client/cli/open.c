@@ -56,16 +56,14 @@ static const struct argp_option open_options[] = {
     { "run", OPT_RUN, "NAME", 0, "The page of this run", 0 },
     { 0 },
 };
-const struct argp open_page_argp = {
-    open_options,
-    parse,
-    "[ID]",
-    "Print the address of the dashboard's page of a submission, group or run, and open it on a "
-    "terminal with a display.",
-    children,
-    NULL,
-    NULL
-};
+const struct argp open_page_argp = { open_options,
+                                     parse,
+                                     "[ID]",
+                                     "Print the dashboard's address of a submission, group or run.\v"
+                                     "On a terminal with a display it is opened, too.",
+                                     children,
+                                     NULL,
+                                     NULL };
 const struct argp get_argp = {
     NULL, parse, "PATH", "Print the answer to GET PATH, as /v1/trends?window=1h.", children, NULL, NULL
 };

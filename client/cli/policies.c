@@ -93,8 +93,7 @@ parse(int key, char *arg, struct argp_state *state)
 
 static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
 const struct argp policies_argp = {
-    NULL,     parse, NULL, "What a policy's keys are, what each may be, and what it is in each policy.",
-    children, NULL,  NULL
+    NULL, parse, NULL, "Print the keys of policies, and what each policy has.", children, NULL, NULL
 };
 
 int

@@ -45,7 +45,7 @@ static const struct argp_option options[] = {
     { 0 },
 };
 const struct argp retention_argp = {
-    options,  parse, NULL, "Show what verifierd keeps, for how long, and what it last removed.",
+    options,  parse, NULL, "Show what verifierd keeps, how long, and what it last removed.",
     children, NULL,  NULL
 };
 

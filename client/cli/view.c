@@ -183,9 +183,11 @@ print_correctness(json_t *submission)
     buffer_add(&text, " of ");
     text_value(&text, json_object_get(c, "cases"));
     buffer_add(&text, " cases passed");
-    if (json_is_number(json_object_get(c, "max_abs"))) {
+    json_t *most = json_object_get(c, "max_abs"); /* of a wrong answer that is all NaN: 0 */
+    if (json_is_number(most) && (json_number_value(most) > 0 ||
+                                 json_equal(json_object_get(c, "passed"), json_object_get(c, "cases")))) {
         buffer_add(&text, ", largest error ");
-        text_value(&text, json_object_get(c, "max_abs"));
+        text_value(&text, most);
     }
     view_label("correctness", text.data);
     print_mismatch(submission);
@@ -228,6 +230,7 @@ view_submission(json_t *submission)
     print_member(submission, "state", "state");
     print_member(submission, "class", "class");
     print_member(submission, "failed_at", "failed at");
+    print_member(submission, "cached_from", "verdict of");
     print_reward(submission);
     print_correctness(submission);
     print_timing(submission);

@@ -38,7 +38,7 @@ static const struct {
 static const char doc[] =
     "Sample kernels from a model, have verifierd judge them, and learn from the rewards.\v"
     "Commands, each with its own --help:\n"
-    "  prepare   a data set's rows that are fit to be tasks, and fine-tuning rows of them\n"
+    "  prepare   the rows of a data set that are fit to be tasks, and to learn from\n"
     "  fuse      new tasks of level 2, composed of operations that are worth fusing\n"
     "  bestofn   sample N answers for each task and keep the best K for fine-tuning\n"
     "  sft       fine-tune on rows; with --preset bestofn on what Best-of-N kept\n"
@@ -48,15 +48,15 @@ static const char doc[] =
     "  run       all of it, from data to a report, by one configuration file\n"
     "  status    where a run stands\n"
     "  report    one page and one document of what a run did\n"
-    "  bucket    an encrypted, versioned S3 bucket for sync, and the policy that suffices\n"
+    "  bucket    an encrypted, versioned S3 bucket for sync, and its policy\n"
     "  sync      a run's checkpoints and results to a remote\n"
     "  resume    restore a run from a remote\n"
-    "  watch     end a run with a checkpoint when its machine is about to be taken away\n"
+    "  watch     end a run with a checkpoint when its machine is to be taken away\n"
     "  evaluate  how well a model does on a set of tasks\n"
     "  compare   evaluations side by side, with what lies between them\n"
     "  selftest  do the curricula draw what they are said to draw?\n"
     "\n"
-    "Exit status: 0 well, 1 not reached, 2 usage, 3 configuration or disk, 5 nothing to resume,\n"
+    "Exit status: 0 well, 1 not reached, 2 usage, 3 configuration or disk, 5 nothing to resume, "
     "7 a service, 75 interrupted with a checkpoint (run it again), 130 interrupted.";
 
 static int

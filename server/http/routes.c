@@ -126,7 +126,7 @@ refuse_method(struct exchange *x, const char *method)
         return;
     }
     char detail[96];
-    snprintf(detail, sizeof(detail), "%.20s does not apply here; %s does", method, allow);
+    snprintf(detail, sizeof(detail), "%.20s does not apply here; allowed: %s", method, allow);
     exchange_problem_set(x, PROBLEM_METHOD, detail, NULL);
     exchange_header(x, MHD_HTTP_HEADER_ALLOW, allow);
     exchange_send(x);

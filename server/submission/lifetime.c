@@ -141,8 +141,9 @@ log_absent_layers(json_t *layers)
     const char *name;
     json_t *state;
 
-    json_object_foreach(layers, name,
-                        state) if (json_is_string(state) && strcmp(json_string_value(state), "on") != 0)
+    json_object_foreach(layers, name, state) if (json_is_string(state) &&
+                                                 strcmp(json_string_value(state), "on") != 0 &&
+                                                 !strstr(json_string_value(state), "not needed"))
         log_warn("sandbox", "%s: %s", name, json_string_value(state));
 }
 

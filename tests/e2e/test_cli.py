@@ -248,6 +248,14 @@ def test_wait_names_the_first_mismatch_and_fails(script: Script, source: str) ->
     expected = "case original, output 0, index [3, 7]: expected 1.5, got nan; 12 of 4096 differ"
     assert done.returncode == 1
     assert f"first mismatch  {expected}" in done.stdout.decode()
+    assert "correctness     2 of 5 cases passed, largest error 3.5\n" in done.stdout.decode()
+
+
+def test_a_shared_verdict_and_an_error_that_is_undefined_are_shown_as_such(script: Script) -> None:
+    all_nan = MISMATCH["correctness"] | {"max_abs": 0.0}
+    script.on("GET /v1/submissions/" + ID, (200, MISMATCH | {"cached_from": "earlier", "correctness": all_nan}))
+    lines = verifier(script, "show", ID).stdout.decode().splitlines()
+    assert "verdict of      earlier" in lines and "correctness     2 of 5 cases passed" in lines
 
 
 def test_json_is_the_service_s_document(script: Script, source: str) -> None:
@@ -842,6 +850,16 @@ def test_help_and_version_are_what_hands_know(script: Script) -> None:
     assert verifier(script, "version").stdout == verifier(script, "--version").stdout
     assert verifier(script, "help", "paint").returncode == 2
     assert not script.calls
+
+
+def test_each_command_of_the_help_has_one_line(script: Script) -> None:
+    text = verifier(script, "help").stdout.decode().partition("own --help:\n")[2].partition("\n\n")[0]
+    assert [line for line in text.splitlines() if not line.startswith("  ")] == []
+
+
+def test_a_daemon_that_is_not_there_is_said_with_what_to_do(script: Script) -> None:
+    done = verifier(script, "--url=http://127.0.0.1:1", "status")
+    assert b"cannot talk to http://127.0.0.1:1" in done.stderr and b"VERIFIERD_URL" in done.stderr
 
 
 def commands_of_help() -> list[str]:
