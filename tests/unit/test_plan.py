@@ -641,6 +641,15 @@ def test_state_over_parameters_may_compute_but_reads_no_file() -> None:
     assert [one.operator for one in refused] == ["aten.from_file.default"]
 
 
+def test_who_is_refused_is_told_the_next_places_too() -> None:
+    refusals = [operators.Refusal("own", step, f"aten.op{step}.default", 10 + step, "so") for step in range(6)]
+    assert operators.told(refusals[:1]) == "aten.op0.default is not allowed here: so"
+    assert operators.told(refusals) == (
+        "aten.op0.default is not allowed here (nor aten.op1.default in line 11, aten.op2.default in line 12, "
+        "aten.op3.default in line 13, 2 more): so"
+    )
+
+
 def test_values_that_are_added_up_by_index_put_are_computed() -> None:
     moved = _with_operator("aten.index_put.default", {"list": []}, {"t": 0}, False)
     added = _with_operator("aten.index_put.default", {"list": []}, {"t": 0}, True)

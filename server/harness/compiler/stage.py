@@ -149,7 +149,7 @@ def _refused(found: plan.Plan, foreign: operators.Foreign) -> Result | None:
     """What the policy does not allow of a plan; None: it allows all of it."""
     refusals = [one for one in operators.allowed(found, foreign) if not one.case.startswith(plan.OTHER)]
     if refusals:
-        return _fail("policy", _error("policy", str(refusals[0]), refusals[0].line), rule="foreign_operator")
+        return _fail("policy", _error("policy", operators.told(refusals), refusals[0].line), rule="foreign_operator")
     if foreign != "any" and not any(map(_launches, found.trace(plan.OWN).steps)):
         text = "forward() launches none of the candidate's own kernels"
         return _fail("policy", _error("policy", text), rule="kernel_required")

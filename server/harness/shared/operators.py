@@ -8,6 +8,7 @@ wherever they stand, since they name files or reach around torch's own checks.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -120,8 +121,17 @@ class Refusal:
     line: int
     advice: str
 
-    def __str__(self) -> str:
-        return f"line {self.line}: {self.operator} is not allowed here: {self.advice}"
+
+TOLD_MOST: Final = 4
+
+
+def told(refusals: Sequence[Refusal]) -> str:
+    """The first of them with what to do instead, and where the next ones are; its own line is told apart."""
+    first, *others = refusals
+    places = [f"{one.operator} in line {one.line}" for one in others[: TOLD_MOST - 1]]
+    places += [f"{len(refusals) - TOLD_MOST} more"] if len(refusals) > TOLD_MOST else []
+    more = f" (nor {', '.join(places)})" if places else ""
+    return f"{first.operator} is not allowed here{more}: {first.advice}"
 
 
 _ADVICE: Final[dict[str, str]] = {
