@@ -1,6 +1,6 @@
 # kind: cheat
 # class: launch
-# what: reaches the harness by a class pattern, which names an attribute and is none
+# what: reaches the tracer by a class pattern, and has it record nothing
 import torch
 import torch.nn as nn
 import triton
@@ -22,10 +22,9 @@ def reach(function):
 
 class ModelNew(nn.Module):
     def forward(self, x):
-        watcher = vars(reach(torch.manual_seed)["torch"])["sys"].modules.get("launches")
+        watcher = vars(reach(torch.manual_seed)["torch"])["sys"].modules.get("tracer.recorder")
         if watcher:
-            watcher.kind_of = lambda name: "movement"
-            watcher.computed_by = lambda events: {}
+            watcher.Recorder.__torch_dispatch__ = lambda self, func, types, args=(), kwargs=None: func(*args, **kwargs or {})
         e = torch.softmax(x, dim=-1)
         y = torch.empty_like(e)
         n = e.numel()
