@@ -247,6 +247,10 @@ def _note(tensor: torch.Tensor) -> values.TensorNote:
     return values.TensorNote.of(tensor)
 
 
+def _input_note(tensor: torch.Tensor) -> values.TensorNote:
+    return values.TensorNote.of(values.without_gaps(tensor))
+
+
 def _has_finite(leaf: Any) -> bool:
     return isinstance(leaf, torch.Tensor) and any(
         bool(tolerance.is_finite(part).any()) for part in leaf.reshape(-1).split(CHUNK)
@@ -280,7 +284,7 @@ def run_once(
     init = {"args": args, "kwargs": kwargs}
     trees = (
         {key: values.encode(value, _note, "get_init_inputs()") for key, value in init.items()},
-        values.encode(inputs, _note, "get_inputs()"),
+        values.encode(inputs, _input_note, "get_inputs()"),
         values.encode(outputs, _note, "forward()"),
     )
     ins, outs = values.notes(trees[1]), values.notes(trees[2])

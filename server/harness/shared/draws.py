@@ -162,9 +162,7 @@ def _laid_out(inputs: list[Any], offset: int, put: Callable[[torch.Tensor, Tenso
 
     def place(tensor: torch.Tensor) -> TensorNote:
         nonlocal end
-        tensor = tensor.detach().resolve_conj().resolve_neg()
-        if not torch.ops.aten.is_non_overlapping_and_dense(tensor):
-            tensor = tensor.contiguous()
+        tensor = values.without_gaps(tensor)
         note = TensorNote.of(tensor, end)
         put(tensor, note)
         end = align(end + note.span_bytes)

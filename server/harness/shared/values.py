@@ -103,6 +103,12 @@ class TensorNote:
         return TensorNote(dtype, shape, stride, offset)
 
 
+def without_gaps(tensor: torch.Tensor) -> torch.Tensor:
+    """As an input is handed over: with its own strides where it is dense, else contiguous."""
+    tensor = tensor.detach().resolve_conj().resolve_neg()
+    return tensor if torch.ops.aten.is_non_overlapping_and_dense(tensor) else tensor.contiguous()
+
+
 def _sizes(found: Any, where: str) -> tuple[int, ...]:
     if not isinstance(found, list) or len(found) > DIMENSIONS_MAX:
         raise ValueRefused(f"{where} must be a list of at most {DIMENSIONS_MAX} integers")

@@ -32,6 +32,7 @@ from tracer.renumber import merged, renumbered, without_unused
 from tracer.untraced import Raised, Untraced, line_of_traceback
 
 CASES_MAX: Final = plan.TRACES_MAX
+AN_INPUT: Final = "an input"
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ class Tracer:
             model(*inputs)
         with self._recording("call") as steps:
             inputs, _ = self._inputs(case)
-            tree = plan.List(tuple(self._tree(value, "an input") for value in inputs))
+            tree = plan.List(tuple(self._tree(value, AN_INPUT) for value in inputs))
             found = model(*inputs)
         output = self._tree(found, "the output")
         steps = self._without_assertions(steps, _in_tree(output))
@@ -230,6 +231,8 @@ class Tracer:
         for plain in (int, float, str):
             if isinstance(value, plain):
                 return plain(value)
+        if what == AN_INPUT and isinstance(value, complex | torch.dtype | torch.device):
+            return str(value)  # the executor binds tensors alone
         if isinstance(value, dict):
             pairs = tuple((key, self._tree(item, what, depth + 1)) for key, item in value.items())
             if any(type(key) not in (str, int) for key, _ in pairs):
