@@ -65,6 +65,17 @@ SOURCE = textwrap.dedent("""\
         tl.store(target + i, tl.load(source + i))
 
     @triton.jit
+    def total(x, y):
+        tl.store(y, tl.load(y) + tl.load(x + tl.program_id(0)))
+
+    @triton.jit
+    def total_by_turns(x, y, turn):
+        while tl.atomic_cas(turn, tl.program_id(0), tl.program_id(0)) != tl.program_id(0):
+            pass
+        tl.store(y, tl.load(y) + tl.load(x + tl.program_id(0)))
+        tl.atomic_add(turn, 1)
+
+    @triton.jit
     def tile(desc, o, R: tl.constexpr, C: tl.constexpr):
         v = desc.load([1, 0])
         i = tl.arange(0, R)[:, None] * C + tl.arange(0, C)[None, :]
@@ -314,6 +325,15 @@ def a_write_behind_a_tensor_is_told_with_its_distance() -> None:
 def an_address_at_the_end_of_all_memory_is_in_no_tensor() -> None:
     memory = bounds.Bounds([torch.zeros(4)], [])
     assert not memory.inside(np.array([2**64 - 4, 2**64 - 1], dtype=np.uint64), 4).any()
+
+
+def what_another_program_stored_is_not_seen_unless_an_atomic_puts_it_first() -> None:
+    inputs = [torch.arange(1.0, 5.0), torch.zeros(1), torch.zeros(1, dtype=torch.int32)]
+    for name, kinds, expected in (("total", COPY[:2], 4.0), ("total_by_turns", [*COPY[:2], ("turn", "*i32")], 10.0)):
+        kernel = [Function(name, line(name), (TL,), (), False)]
+        launch = Launch(0, (4, 1, 1), tuple(Ref(at) for at in range(len(kinds))), 33)
+        found = run(kernel, kinds, {}, [launch], [value.clone() for value in inputs[: len(kinds)]])
+        assert found[1].item() == expected, (name, found)
 
 
 def a_write_to_another_part_of_ones_own_storage_is_a_write_like_any() -> None:

@@ -3,12 +3,18 @@
 A kernel computes addresses, and the interpreter writes to whatever they are. Here every store and atomic operation is
 held against the memory of the tensors that the plan has at that time, and a load from elsewhere gets what no honest
 answer has in it, whatever lies there.
+
+The interpreter runs the programs of a launch one after the other, a GPU side by side. Where a launch is `unordered` a
+load of what another program has stored gets what was there before, as it may on a GPU, until an atomic operation
+puts programs in an order.
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,10 +22,29 @@ import torch
 from triton.runtime import interpreter
 
 
+@dataclass
+class _Written:
+    """A run of memory that a launch has stored to, by elements of the first store's size."""
+
+    size: int
+    programs: Any
+    """Of each element: the program that stored it last, -1 for none."""
+    before: Any
+    """What was there, as unsigned integers."""
+
+    @staticmethod
+    def of(start: int, end: int, size: int) -> _Written:
+        count = (end - start) // size
+        memory = np.frombuffer((ctypes.c_uint8 * (count * size)).from_address(start), dtype=f"u{size}")
+        return _Written(size, np.full(count, -1, dtype=np.int64), memory.copy())
+
+
 class Bounds:
     """The memory that one launch may use. A violation is kept, since the interpreter tells only that it failed."""
 
-    def __init__(self, inputs: Iterable[torch.Tensor], others: Iterable[torch.Tensor]) -> None:
+    def __init__(
+        self, inputs: Iterable[torch.Tensor], others: Iterable[torch.Tensor], *, is_unordered: bool = False
+    ) -> None:
         """inputs: borrowed memory, of which each tensor's own part counts; others: with all of their storage."""
         inputs = list(inputs)
         borrowed = {tensor.untyped_storage().data_ptr() for tensor in inputs}
@@ -32,6 +57,8 @@ class Bounds:
         self._starts = np.array([start for start, _ in ranges], dtype=np.uint64)
         self._ends = np.array([end for _, end in ranges], dtype=np.uint64)
         self.violation: str | None = None
+        self._is_unordered = is_unordered
+        self._written: dict[int, _Written] = {}
 
     def inside(self, addresses: Any, size: int) -> Any:
         """For each address: whether so many bytes there are a tensor's."""
@@ -48,6 +75,43 @@ class Bounds:
             self.violation = self._told(int(outside.flat[0]), int(outside.size))
             raise IndexError(self.violation)
 
+    def put_in_order(self) -> None:
+        """An atomic operation was run: what is stored from now on may be meant for others."""
+        self._is_unordered = False
+
+    def stores(self, program: int, addresses: Any, mask: Any, size: int) -> None:
+        """Before a store inside."""
+        if not self._is_unordered:
+            return
+        used = np.broadcast_to(addresses, mask.shape)[mask]
+        for run, _, elements in self._elements(used, size, opens=True):
+            run.programs[elements] = program
+
+    def undo_others(self, program: int, addresses: Any, mask: Any, found: Any) -> None:
+        """After a load: puts what was there before into the place of what other programs have stored."""
+        if not self._is_unordered or not self._written:
+            return
+        places = np.flatnonzero(np.broadcast_to(mask, found.shape))
+        used = np.broadcast_to(addresses, found.shape).reshape(-1)[places]
+        bits = np.ascontiguousarray(found).reshape(-1).view(f"u{found.itemsize}")
+        for run, of, elements in self._elements(used, found.itemsize, opens=False):
+            foreign = (run.programs[elements] != -1) & (run.programs[elements] != program)
+            bits[places[of[foreign]]] = run.before[elements[foreign]]
+        found[...] = bits.view(found.dtype).reshape(found.shape)
+
+    def _elements(self, addresses: Any, size: int, *, opens: bool) -> Iterator[tuple[_Written, Any, Any]]:
+        """The runs that addresses lie in: which of them, and their elements. One of another size of element is left."""
+        at = np.searchsorted(self._starts, addresses, side="right") - 1
+        for index in np.unique(at).tolist():
+            start = int(self._starts[index])
+            if opens and index not in self._written:
+                self._written[index] = _Written.of(start, int(self._ends[index]), size)
+            run = self._written.get(index)
+            of = np.flatnonzero(at == index)
+            offsets = addresses[of] - np.uint64(start)
+            if run is not None and run.size == size and not (offsets % np.uint64(size)).any():
+                yield run, of, (offsets // np.uint64(size)).astype(np.int64)
+
     def _told(self, address: int, count: int) -> str:
         nearest = min(
             (max(start - address, address - end, 0), "before" if address < start else "behind the end of", end - start)
@@ -61,6 +125,12 @@ class Bounds:
 def _span(tensor: torch.Tensor) -> tuple[int, int]:
     last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
     return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.itemsize
+
+
+def _program(builder: Any) -> int:
+    """The number of the program that runs."""
+    (x, y, z), (across, down, _) = builder.grid_idx, builder.grid_dim
+    return int(x + across * (y + down * z))
 
 
 def _merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -99,26 +169,32 @@ def install() -> None:
         if not _active:
             return load(self, ptrs, mask, other, *more, **named)
         size = interpreter._get_np_dtype(ptrs.get_element_ty()).itemsize
-        outside = mask.data & ~_active[-1].inside(ptrs.data, size)
-        if not outside.any():
-            return load(self, ptrs, mask, other, *more, **named)
-        found = load(self, ptrs, interpreter.TensorHandle(mask.data & ~outside, mask.dtype), other, *more, **named)
-        found.data[outside] = np.nan if found.data.dtype.kind == "f" else np.iinfo(found.data.dtype).max
+        inside = mask.data & _active[-1].inside(ptrs.data, size)
+        outside = mask.data & ~inside
+        if outside.any():
+            mask = interpreter.TensorHandle(inside, mask.dtype)
+        found = load(self, ptrs, mask, other, *more, **named)
+        _active[-1].undo_others(_program(self), ptrs.data, inside, found.data)
+        if outside.any():
+            found.data[outside] = np.nan if found.data.dtype.kind == "f" else np.iinfo(found.data.dtype).max
         return found
 
     def bounded_store(self: Any, ptrs: Any, value: Any, mask: Any, *more: Any) -> Any:
         if _active:
             _active[-1].require(ptrs.data, mask.data, value.data.itemsize)
+            _active[-1].stores(_program(self), ptrs.data, mask.data, value.data.itemsize)
         return store(self, ptrs, value, mask, *more)
 
     def bounded_rmw(self: Any, op: Any, ptr: Any, val: Any, mask: Any, *more: Any) -> Any:
         if _active:
             _active[-1].require(ptr.data, mask.data, val.data.itemsize)
+            _active[-1].put_in_order()
         return rmw(self, op, ptr, val, mask, *more)
 
     def bounded_cas(self: Any, ptr: Any, cmp: Any, val: Any, *more: Any) -> Any:
         if _active:
             _active[-1].require(ptr.data, np.ones(ptr.data.shape, dtype=bool), val.data.itemsize)
+            _active[-1].put_in_order()
         return cas(self, ptr, cmp, val, *more)
 
     builder.create_masked_load, builder.create_masked_store = bounded_load, bounded_store

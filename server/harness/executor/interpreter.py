@@ -137,6 +137,7 @@ class Model:
         self._functions, self._kernels, self._lost = functions, kernels, lost
         self._linked: dict[int, dict[int, Any]] = {}
         self._is_silent = False
+        self._is_unordered = False
         self._replay = Replay(trace, CPU, self._launch, self._choose, allows=allows, prepares=lambda _call: True)
 
     def construct(self, seed: int) -> None:
@@ -150,8 +151,10 @@ class Model:
     def call(self, inputs: Any) -> Any:
         """Outputs for inputs, both as the trace's trees have them. What nothing wrote is NaN, or the greatest integer.
 
-        Raises StepError, ValueError for the inputs.
+        In every other call, from the first on, programs of a launch see nothing of each other's (bounds.py), so that
+        the answers of a race differ. Raises StepError, ValueError for the inputs.
         """
+        self._is_unordered = not self._is_unordered
         with poisoned():
             return self._replay.call(inputs)
 
@@ -167,7 +170,8 @@ class Model:
         """The same with none of the candidate's kernels launched, and what nothing wrote filled with NaN."""
         self._is_silent = True
         try:
-            return self.call(inputs)
+            with poisoned():
+                return self._replay.call(inputs)
         finally:
             self._is_silent = False
 
@@ -189,7 +193,7 @@ class Model:
             _argument(kind, value, made.__getitem__) for (_, kind), value in zip(kernel.signature, args, strict=True)
         ]
         tensors = [*self._replay.live.values(), *_tensors(args)]
-        memory = bounds.Bounds(self._replay.borrowed, tensors)
+        memory = bounds.Bounds(self._replay.borrowed, tensors, is_unordered=self._is_unordered)
         try:
             with bounds.held(memory):
                 function.run(*values, grid=grid, warmup=False)
