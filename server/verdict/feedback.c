@@ -250,6 +250,9 @@ static const struct {
     { CLASS_CRASH, "compile: the candidate's process was killed",
       "No kernel has run yet: look at what the module, its constructor and forward do in Python." },
     { CLASS_CRASH, "exited with status", "Do not end the process: return from forward." },
+    { CLASS_MISMATCH, "other weights, ",
+      "Weights and inputs are others here: compute with the module's weights and buffers, and treat tiny, "
+      "huge, equal and constant values as the reference does, with its epsilon." },
     { CLASS_MISMATCH, "other weights",
       "Compute with the module's weights and buffers, not with values that they have only at first." },
     { CLASS_MISMATCH, "half precision",
@@ -332,13 +335,14 @@ hint_of_class(enum verdict_class class_)
     case CLASS_DTYPE:
         return "Return the reference's dtype; compute in float32 where it helps, and convert when storing.";
     case CLASS_NONFINITE:
-        return "Guard divisions and exponentials: subtract the maximum before exp, keep the reference's "
-               "epsilon, and give masked elements a neutral value.";
+        return "Write every element: what no kernel wrote is NaN. Guard divisions and exponentials: subtract "
+               "the maximum before exp, keep the reference's epsilon, and give masked elements a neutral "
+               "value.";
     case CLASS_MISMATCH:
         return "Compare the formula, the masks and the bounds of each reduction with the reference.";
     case CLASS_NONDETERMINISTIC:
-        return "Equal inputs must give equal answers: no floating-point atomics, and nothing read that was "
-               "not written.";
+        return "Equal inputs must give equal answers: keep nothing between calls, read nothing that was not "
+               "written or that another program of the launch writes, and add with atomics what several add.";
     case CLASS_MUTATED_INPUT:
         return "Write into new tensors: inputs and weights have to stay as they were.";
     case CLASS_OUT_OF_BOUNDS:
