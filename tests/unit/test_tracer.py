@@ -12,6 +12,7 @@ import pytest
 import torch
 import tracing
 from shared import operators, plan
+from tracer import trace as tracer_trace
 
 PLANS = Path(__file__).parent / "plans"
 DASHES = "----\n"
@@ -46,11 +47,20 @@ def of(source: str, *more: Any, **cases: Any) -> Any:
     return tracing.traced(source, {"own": tracing.case([torch.empty(8, 64), *more]), **cases})
 
 
-def test_each_case_is_traced_without_what_another_left_in_the_module() -> None:
+@pytest.mark.parametrize("in_turn_s", [60.0, 0.0], ids=["in one fork", "in a fork each"])
+@pytest.mark.parametrize(
+    ("place", "key"),
+    [("{}", "tuple(x.shape)"), ("vars(torch).setdefault('left', {})", "0")],
+    ids=["in the module", "outside of it"],
+)
+def test_each_case_is_traced_without_what_another_left(
+    place: str, key: str, in_turn_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracer_trace, "IN_TURN_S", in_turn_s)
     source = model(
-        "key = tuple(x.shape)\nif key not in CACHE:\n    CACHE[key] = torch.zeros(len(CACHE) + 1, device='cuda')\n"
+        f"key = {key}\nif key not in CACHE:\n    CACHE[key] = torch.zeros(len(CACHE) + 1, device='cuda')\n"
         "return x.view(-1), CACHE[key]",
-        more="CACHE = {}\n",
+        more=f"CACHE = {place}\n",
     )
     shapes = [tracing.case([torch.empty(2, size)]) for size in (3, 5, 7)]
     found = of(source, tiny=tracing.case([torch.empty(4, 4)]), shapes=shapes)
