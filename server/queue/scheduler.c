@@ -311,10 +311,10 @@ begin_one(struct scheduler *q)
     if (!job || !may_begin(q, job))
         return false;
     enum scheduler_prepared found = q->ops->prepare(q->arg, job);
-    if (found == SCHEDULER_ENDED)
+    if (found == SCHEDULER_LEAVES)
         scheduler_remove(q, job);
     if (found != SCHEDULER_BEGIN)
-        return found == SCHEDULER_ENDED;
+        return found == SCHEDULER_LEAVES;
     take_slot(q, job);
     q->ops->begin(q->arg, job);
     return true;

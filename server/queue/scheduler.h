@@ -41,9 +41,9 @@ struct scheduler_job {
 #define scheduler_owner(job, type, member) ((type *)((char *)(job)-offsetof(type, member)))
 
 enum scheduler_prepared {
-    SCHEDULER_BEGIN, /* it may begin */
-    SCHEDULER_ENDED, /* it needs no slot any more: it has ended */
-    SCHEDULER_WAIT,  /* not now, and nobody else either; the owner kicks the scheduler again */
+    SCHEDULER_BEGIN,  /* it may begin */
+    SCHEDULER_LEAVES, /* it waits for no slot any more, unless it is added again */
+    SCHEDULER_WAIT,   /* not now, and nobody else either; the owner kicks the scheduler again */
 };
 
 /* None of them may free the job that it is given before it returns, but by scheduler_remove() and what the owner does. */

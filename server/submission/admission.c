@@ -14,7 +14,7 @@
 int64_t
 admission_waiting(const struct funnel *f)
 {
-    return flight_following(f->flight) + scheduler_waiting(f->scheduler);
+    return f->n_asking + flight_following(f->flight) + scheduler_waiting(f->scheduler);
 }
 
 int

@@ -5,12 +5,8 @@
 #include <jansson.h>
 
 #include "common/auto.h"
-#include "common/classes.h"
 #include "common/log.h"
-#include "common/stages.h"
 #include "server/store/store.h"
-#include "server/submission/attempt.h"
-#include "server/submission/conclude.h"
 #include "server/submission/elsewhere.h"
 #include "server/submission/groups.h"
 #include "server/submission/parts.h"
@@ -22,31 +18,41 @@
 static bool
 count_correct_cb(void *arg, const struct submission_row *row)
 {
-    struct group *g = arg;
+    int *n_correct = arg;
     AUTO_JSON json_t *verdict = row->verdict ? json_loads(row->verdict, JSON_ALLOW_NUL, NULL) : NULL;
 
-    if (verdict_is_correct(verdict))
-        group_add_correct(g);
+    *n_correct += verdict_is_correct(verdict);
     return true;
 }
 
-/* What its request said of the whole counts from when it came, and so does what is finished. */
-static void
-restore_group(struct funnel *f, struct group *g)
+void
+adopt_read_group(struct store_reader *r, const char *id, struct adopted_group *out)
 {
     struct group_row row = { 0 };
     struct error err = { 0 };
 
-    if (reader_get_group(store_reader(f->store), group_id(g), &row, NULL) == 0) {
-        AUTO_JSON json_t *request = json_loads(row.request ? row.request : "", JSON_ALLOW_NUL, NULL);
-        group_configure(g, request, row.age_ms);
+    *out = (struct adopted_group){ 0 };
+    int rc = reader_get_group(r, id, &row, &err);
+    if (rc == 0) {
+        out->request = json_loads(row.request ? row.request : "", JSON_ALLOW_NUL, NULL);
+        out->age_ms = row.age_ms;
+        if (json_object_get(out->request, "stop"))
+            rc = reader_each_of_group(r, id, count_correct_cb, &out->n_correct, &err);
     }
+    if (rc != 0)
+        log_warn(id, "%s", err.text);
     group_row_release(&row);
+}
+
+/* What its request said of the whole counts from when it came, and so does what is finished. */
+static void
+restore_group(struct funnel *f, struct group *g, const struct adopted_group *from)
+{
+    group_configure(g, from->request, from->age_ms);
     if (store_lease_ms(f->store) == STORE_LEASE_ENDLESS) /* the others come, too */
         group_set_whole(g);
-    if (group_stops_early(g) &&
-        reader_each_of_group(store_reader(f->store), group_id(g), count_correct_cb, g, &err) != 0)
-        log_warn(group_id(g), "%s", err.text);
+    for (int i = 0; i < from->n_correct; i++)
+        group_add_correct(g);
 }
 
 /* Who followed it in the store waits for it here from now on. */
@@ -64,7 +70,7 @@ end_following(struct funnel *f, struct submission *s)
 }
 
 struct submission *
-adopt(struct funnel *f, const struct submission_row *row, bool is_claimed)
+adopt(struct funnel *f, const struct submission_row *row, const struct adopted_group *group, bool is_claimed)
 {
     AUTO_JSON json_t *request = json_loads(row->request ? row->request : "", JSON_ALLOW_NUL, NULL);
     struct submission *s =
@@ -77,8 +83,8 @@ adopt(struct funnel *f, const struct submission_row *row, bool is_claimed)
     s->claim.attempts = row->attempts;
     s->is_claimed = is_claimed;
     end_following(f, s);
-    if (s->group && !group_is_configured(s->group))
-        restore_group(f, s->group);
+    if (s->group && group && !group_is_configured(s->group))
+        restore_group(f, s->group, group);
     reuse_content(row, request, s->content);
     return s;
 }
@@ -86,15 +92,9 @@ adopt(struct funnel *f, const struct submission_row *row, bool is_claimed)
 bool
 adopt_give_up(struct submission *s)
 {
-    struct error err = { 0 };
-
+    s->is_exhausted = s->is_claimed = true;
     if (!submission_make_attempt(s))
         return false;
-    if (submission_load_attempt(s, &err) != 0)
-        attempt_fail(s->attempt, STAGE_AST, CLASS_INFRA, NULL, "It could not be judged: %s.", err.text);
-    else
-        attempt_fail(s->attempt, STAGE_AST, CLASS_INFRA, NULL,
-                     "The service went down %d times while judging it.", s->attempts);
-    submission_conclude(s, EVENT_FINISH);
+    s->funnel->begin(s);
     return true;
 }

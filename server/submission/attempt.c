@@ -27,8 +27,8 @@ attempt_alloc(void)
     return j;
 }
 
-int
-attempt_read_request(struct attempt *j, struct error *err)
+static int
+read_request(struct attempt *j, struct error *err)
 {
     struct json_fault fault;
     const char *until, *seed;
@@ -53,8 +53,8 @@ attempt_read_request(struct attempt *j, struct error *err)
 }
 
 /* What is told of a request that cannot be read is as whole as any other verdict. */
-void
-attempt_set_defaults(struct attempt *j)
+static void
+set_defaults(struct attempt *j)
 {
     const struct reward_spec standard = REWARD_SPEC_DEFAULT;
 
@@ -67,10 +67,10 @@ attempt_set_defaults(struct attempt *j)
 int
 attempt_read_row(struct attempt *j, struct submission_row *row, struct error *err)
 {
-    attempt_set_defaults(j);
+    set_defaults(j);
     j->row = *row;
     *row = (struct submission_row){ .reward = NAN };
-    return attempt_read_request(j, err);
+    return read_request(j, err);
 }
 
 void

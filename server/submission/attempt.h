@@ -95,14 +95,7 @@ struct attempt {
 
 /* An attempt of which nothing is known yet. NULL: no memory. */
 struct attempt *attempt_alloc(void);
-/* Fills in what holds where nothing else is known. */
-void attempt_set_defaults(struct attempt *j);
-/* Reads the request of its row. 0 or ERR_STORE: it cannot be read, and the attempt is as whole as any other. */
-int attempt_read_request(struct attempt *j, struct error *err);
-/*
- * What submission_read_attempt() makes, of a row that was read before (taken, also on failure); any thread. 0, ERR_STORE: its
- * request cannot be read, and the attempt is as whole as any other.
- */
+/* Begins with its row (taken, also on failure). 0, ERR_STORE: its request cannot be read, and the attempt is as whole as any other. */
 int attempt_read_row(struct attempt *j, struct submission_row *row, struct error *err);
 void attempt_free(struct funnel *f, struct attempt *j);
 void attempt_release_documents(struct attempt *j); /* its verdict is made: what that was made from goes */

@@ -142,9 +142,15 @@ begin_claimed(struct submission *s, struct loading *l)
         s->is_cancelled = true;
         s->cancel_reason = (enum cancel_reason)(s->claim.cancel - 1);
     }
-    if (take_loaded(l, &err) != 0) {
+    int rc = take_loaded(l, &err);
+    if (rc != 0) {
         log_error(s->id, "%s", err.text);
         attempt_fail(s->attempt, STAGE_AST, CLASS_INFRA, NULL, "It could not be judged: %s.", err.text);
+    } else if (s->is_exhausted) {
+        attempt_fail(s->attempt, STAGE_AST, CLASS_INFRA, NULL,
+                     "The service went down %d times while judging it.", s->attempts);
+    }
+    if (rc != 0 || s->is_exhausted) {
         end_before_the_first_stage(s);
         return;
     }

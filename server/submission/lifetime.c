@@ -95,8 +95,13 @@ recover_cb(void *arg, const struct submission_row *row)
 {
     struct recovery *r = arg;
     struct funnel *f = r->funnel;
-    struct submission *s = adopt(f, row, false);
+    struct group *g = groups_find(f->groups, row->group_id);
+    struct adopted_group group = { 0 };
 
+    if (*row->group_id && !(g && group_is_configured(g)))
+        adopt_read_group(store_reader(f->store), row->group_id, &group);
+    struct submission *s = adopt(f, row, &group, false);
+    json_decref(group.request);
     if (!s) {
         r->is_short = true;
         return false;
@@ -207,8 +212,8 @@ prepare(void *arg, struct scheduler_job *job)
     struct funnel *f = arg;
     struct submission *s = scheduler_owner(job, struct submission, job);
 
-    if (!s->is_looked_up && reuse_answers(s))
-        return SCHEDULER_ENDED;
+    if (reuse_asks(s))
+        return SCHEDULER_LEAVES;
     if (submission_make_attempt(s))
         return SCHEDULER_BEGIN;
     log_warn(s->id, "no memory to judge it: it waits");

@@ -52,8 +52,9 @@ struct node {
     bool is_draining;
     bool has_found;
     struct store_claim claim;
-    struct submission_row row; /* owned */
-    struct seen rest;          /* owned: what waits with it, of a group that is judged by one node */
+    struct submission_row row;  /* owned */
+    struct adopted_group group; /* of row */
+    struct seen rest;           /* owned: what waits with it, of a group that is judged by one node */
     struct error err;
     int code;
     bool is_checking;
@@ -108,7 +109,7 @@ leave_queue(struct submission *s)
         submission_leave_flight(s);
     else if (s->member.is_parked)
         group_unpark(s->group, &s->member);
-    else
+    else if (scheduler_waits(&s->job))
         scheduler_remove(s->funnel->scheduler, &s->job);
 }
 
@@ -256,6 +257,7 @@ end_look(struct node *n, bool is_at_once)
     n->is_looking = false;
     submission_row_release(&n->row);
     memset(&n->row, 0, sizeof(n->row));
+    json_decref(ptr_take(&n->group.request));
     seen_release(&n->rest);
     look_again(n, is_at_once);
     pending_end_write(n->funnel->pending);
@@ -274,7 +276,7 @@ take_in_rest(struct node *n)
         const struct submission_row *row = &n->rest.rows[i];
         struct submission *s = submission_by_id(f, row->id) || row->attempts >= f->config->max_attempts
                                    ? NULL
-                                   : adopt(f, row, false);
+                                   : adopt(f, row, &n->group, false);
         if (s)
             reuse_enqueue(s);
     }
@@ -285,7 +287,7 @@ static void
 take_up(struct node *n)
 {
     struct funnel *f = n->funnel;
-    struct submission *s = adopt(f, &n->row, true);
+    struct submission *s = adopt(f, &n->row, &n->group, true);
 
     if (!s) {
         log_error(n->row.id, "no memory to take it up: it waits in the store");
@@ -296,7 +298,7 @@ take_up(struct node *n)
     log_info(s->id, "taken up from the store, attempt %d", n->claim.attempts);
     /* Each attempt before this one ended with the node that made it. */
     if (n->claim.attempts > f->config->max_attempts) {
-        s->attempts--;
+        s->claim.attempts--;
         if (adopt_give_up(s))
             return;
     }
@@ -330,18 +332,13 @@ rest_row_cb(void *arg, const struct submission_row *row)
     return row->state != SUBMISSION_QUEUED || seen_add(arg, row) == 0;
 }
 
-/* One that is missed is taken up by itself. */
+/* Its group, and what waits of that: one that is missed is taken up by itself. */
 static void
-read_rest(struct node *n, struct store_reader *r)
+read_group(struct node *n, struct store_reader *r)
 {
-    struct group_row row = { 0 };
-
-    if (reader_get_group(r, n->row.group_id, &row, NULL) == 0) {
-        AUTO_JSON json_t *request = json_loads(row.request ? row.request : "", JSON_ALLOW_NUL, NULL);
-        if (group_chooses(request))
-            reader_each_of_group(r, n->row.group_id, rest_row_cb, &n->rest, NULL);
-    }
-    group_row_release(&row);
+    adopt_read_group(r, n->row.group_id, &n->group);
+    if (is_shared(n) && group_chooses(n->group.request))
+        reader_each_of_group(r, n->row.group_id, rest_row_cb, &n->rest, NULL);
 }
 
 static void
@@ -350,8 +347,8 @@ read_row_cb(void *arg, struct store_reader *r)
     struct node *n = arg;
 
     n->code = reader_get_submission(r, n->claim.id, &n->row, &n->err);
-    if (n->code == 0 && *n->row.group_id && is_shared(n))
-        read_rest(n, r);
+    if (n->code == 0 && *n->row.group_id)
+        read_group(n, r);
 }
 
 static void

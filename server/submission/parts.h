@@ -15,6 +15,7 @@
 #include "server/workers/device_worker.h"
 #include "server/workers/zygote.h"
 
+struct asking;
 struct baseline;
 struct cgroups;
 struct clients;
@@ -57,6 +58,8 @@ struct funnel {
     struct norms *norms;        /* of the canaries of all GPUs */
     struct baseline *baselines; /* by task and device: what torch.compile makes of the reference */
 
+    struct asking *askings; /* submissions that wait for what the store says of them (reuse.c) */
+    int64_t n_asking;
     struct single_flight *flight;
     struct reuse_keys *reuse_keys;
 

@@ -1,9 +1,13 @@
 #include "server/submission/reuse.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include <utlist.h>
+
 #include "common/auto.h"
+#include "common/buffer.h"
 #include "common/clock.h"
 #include "common/hash.h"
 #include "common/ids.h"
@@ -17,12 +21,14 @@
 #include "server/submission/counters.h"
 #include "server/submission/groups.h"
 #include "server/submission/parts.h"
+#include "server/submission/pending.h"
 #include "server/submission/request.h"
 #include "server/submission/reuse_keys.h"
 #include "server/submission/single_flight.h"
 #include "server/submission/submission.h"
 #include "server/verdict/rewards.h"
 #include "server/verdict/values.h"
+#include "server/workers/devices.h"
 
 /*
  * Identical candidates are judged once. What makes two of them identical is the *content*: client, task, source,
@@ -92,25 +98,60 @@ device_seconds(json_t *verdict)
     return seconds;
 }
 
-/* Ends s with the verdict of `from`. False: that cannot be done, and nothing has changed. */
+/* --- asking --- */
+
+/* What the store is asked for one that waits: a verdict, and what it takes to hand that on. It is dropped where s is gone. */
+struct asking {
+    struct asking *prev, *next; /* in the order in which they were asked for */
+    struct funnel *funnel;
+    char id[ID_SIZE];
+    char primary[ID_SIZE]; /* whose verdict it is; "": the newest under one of the keys */
+    char keys[DEVICES_MAX][HASH_TEXT_SIZE];
+    int n_keys;
+    bool is_read;
+    struct submission_row row, from; /* of s, and whose verdict it is: owned */
+    struct buffer log;
+    int rc;
+    struct error err;
+};
+
+static void
+read_cb(void *arg, struct store_reader *r)
+{
+    struct asking *a = arg;
+
+    a->rc = *a->primary ? reader_get_submission(r, a->primary, &a->from, &a->err) : ERR_NOTFOUND;
+    for (int i = 0; i < a->n_keys && a->rc == ERR_NOTFOUND; i++)
+        a->rc = reader_find_cached(r, a->keys[i], &a->from, &a->err);
+    if (a->rc == 0)
+        a->rc = reader_get_submission(r, a->id, &a->row, &a->err);
+    if (a->rc == 0)
+        a->rc = reader_get_log(r, a->from.id, &a->log, &a->err);
+}
+
+/* Ends s with the verdict that was found. False: that cannot be done, and nothing has changed. */
 static bool
-hand_on(struct submission *s, const struct submission_row *from, const char *how)
+hand_on(struct submission *s, struct asking *a)
 {
     struct funnel *f = s->funnel;
-    struct error err = { 0 };
+    struct error err = a->err;
 
-    int rc = submission_read_attempt(s, &err);
+    int rc = a->rc;
+    if (rc == 0 && !submission_make_attempt(s))
+        rc = error_set(&err, ERR_NOMEM, "no memory for its verdict");
     if (rc == 0)
-        rc = reader_get_log(store_reader(f->store), from->id, &s->attempt->log, &err);
+        rc = attempt_read_row(s->attempt, &a->row, &err);
     if (rc == 0) {
-        s->cache = how;
+        s->attempt->log = a->log;
+        a->log = (struct buffer)BUFFER_INIT;
+        s->cache = *a->primary ? "joined" : "hit";
         s->attempt->row.finished_ms = clock_wall_ms();
-        AUTO_JSON json_t *verdict = adopt(s, from);
-        if (verdict && submission_conclude_as(s, from, verdict) == 0) {
+        AUTO_JSON json_t *verdict = adopt(s, &a->from);
+        if (verdict && submission_conclude_as(s, &a->from, verdict) == 0) {
             counters_save_by_reuse(f->counters, device_seconds(verdict));
             return true;
         }
-        error_set(&err, ERR_STORE, "the verdict of %s cannot be handed on", from->id);
+        error_set(&err, ERR_STORE, "the verdict of %s cannot be handed on", a->from.id);
     }
     log_warn(s->id, "it is judged itself: %s", err.text);
     attempt_free(f, ptr_take(&s->attempt));
@@ -118,50 +159,123 @@ hand_on(struct submission *s, const struct submission_row *from, const char *how
     return false;
 }
 
-/* --- finding --- */
-
-/* The newest verdict of this content by one of the device workers there are. False: none, or it is not known yet. */
+/* False: it is to be judged. */
 static bool
-find_stored(struct submission *s, struct submission_row *out)
+is_answered(struct submission *s, struct asking *a)
 {
     struct funnel *f = s->funnel;
-    char key[HASH_TEXT_SIZE], last[HASH_TEXT_SIZE] = "";
 
-    for (int i = 0; i < f->n_device_workers; i++) {
-        reuse_key_on(f, i, s->content, key);
-        if (*key && strcmp(key, last) != 0) {
-            s->is_looked_up = true;
-            if (reader_find_cached(store_reader(f->store), key, out, NULL) == 0)
-                return true;
-        }
-        memcpy(last, key, sizeof(last));
+    if (a->rc == ERR_NOTFOUND && !*a->primary)
+        return false;
+    if (a->rc == 0 && !*a->primary && (int64_t)(random_u64() % 100) < f->config->cache_recheck_percent) {
+        memcpy(s->recheck_of, a->from.id, sizeof(s->recheck_of));
+        s->cache = "rechecked";
+        counters_reuse(f->counters, REUSE_RECHECKED);
+        return false;
     }
-    return false;
+    if (!hand_on(s, a))
+        return false;
+    counters_reuse(f->counters, *a->primary ? REUSE_JOINED : REUSE_HIT);
+    return true;
+}
+
+/* It was asked for before it came to the queue, or when it was about to leave it. */
+static void
+begin_waiting(struct submission *s)
+{
+    struct funnel *f = s->funnel;
+
+    if (s->flight.is_primary)
+        scheduler_add_for_slot(f->scheduler, &s->job, false);
+    else
+        reuse_enqueue(s);
+    scheduler_kick(f->scheduler);
+}
+
+static void
+finish(struct asking *a)
+{
+    struct funnel *f = a->funnel;
+    struct submission *s = submission_by_id(f, a->id);
+
+    DL_DELETE(f->askings, a);
+    f->n_asking--;
+    if (s && s->asking == a) {
+        s->asking = NULL;
+        if (s->state == STATE_QUEUED && !f->is_stopping && !is_answered(s, a))
+            begin_waiting(s);
+    }
+    submission_row_release(&a->row);
+    submission_row_release(&a->from);
+    buffer_release(&a->log);
+    free(a);
+    pending_end_write(f->pending);
+}
+
+/* Two threads read, and those of a client are queued in the order in which they came. */
+static void
+asked_cb(void *arg)
+{
+    struct asking *a = arg;
+    struct funnel *f = a->funnel;
+
+    a->is_read = true;
+    while (f->askings && f->askings->is_read)
+        finish(f->askings);
+}
+
+static struct asking *
+asking_new(const struct submission *s, const char *primary)
+{
+    struct asking *a = calloc(1, sizeof(*a));
+
+    if (a) {
+        a->funnel = s->funnel;
+        a->log = (struct buffer)BUFFER_INIT;
+        memcpy(a->id, s->id, sizeof(a->id));
+        snprintf(a->primary, sizeof(a->primary), "%s", primary);
+    }
+    return a;
+}
+
+/* a: taken; NULL is fine. False: the store cannot be asked. */
+static bool
+ask(struct submission *s, struct asking *a)
+{
+    struct funnel *f = s->funnel;
+
+    if (!a || store_read(f->store, read_cb, asked_cb, a, NULL) != 0) {
+        log_warn(s->id, "it is judged itself: the store cannot be asked for a verdict");
+        free(a);
+        return false;
+    }
+    s->asking = a;
+    DL_APPEND(f->askings, a);
+    f->n_asking++;
+    pending_begin_write(f->pending);
+    return true;
 }
 
 bool
-reuse_answers(struct submission *s)
+reuse_asks(struct submission *s)
 {
     struct funnel *f = s->funnel;
-    struct submission_row row = { 0 };
-    bool is_answered = false;
+    char key[HASH_TEXT_SIZE];
+    struct asking *a = NULL;
 
-    if (s->is_looked_up || !*s->content || !f->config->cache)
+    if (s->is_looked_up || !*s->content || !f->config->cache || s->job.is_rerun)
         return false;
-    if (find_stored(s, &row)) {
-        if ((int64_t)(random_u64() % 100) < f->config->cache_recheck_percent) {
-            memcpy(s->recheck_of, row.id, sizeof(s->recheck_of));
-            s->cache = "rechecked";
-            counters_reuse(f->counters, REUSE_RECHECKED);
-        } else {
-            is_answered = hand_on(s, &row, "hit");
-            if (is_answered)
-                counters_reuse(f->counters, REUSE_HIT);
-        }
+    for (int i = 0; i < f->n_device_workers; i++) {
+        reuse_key_on(f, i, s->content, key);
+        if (!*key || (a && strcmp(key, a->keys[a->n_keys - 1]) == 0) || (!a && !(a = asking_new(s, ""))))
+            continue;
+        memcpy(a->keys[a->n_keys++], key, sizeof(key));
     }
-    submission_row_release(&row);
-    return is_answered;
+    s->is_looked_up = a != NULL;
+    return a && ask(s, a);
 }
+
+/* --- the first of identical ones --- */
 
 /*
  * A group that chooses whom to time waits for all of its members: were one to follow a stranger, two groups could wait
@@ -202,7 +316,7 @@ reuse_enqueue(struct submission *s)
             scheduler_hurry(f->scheduler, &primary->job, s->job.urgency);
             return;
         }
-        if (reuse_answers(s))
+        if (reuse_asks(s))
             return;
         flight_lead(f->flight, &s->flight, key);
         if (!*s->recheck_of)
@@ -211,9 +325,9 @@ reuse_enqueue(struct submission *s)
     scheduler_add_for_slot(f->scheduler, &s->job, false);
 }
 
-/* from: the verdict that they get, or are judged where it cannot be handed on; NULL: there is none. */
+/* primary: whose verdict they get, or are judged where it cannot be handed on; "": nobody's. */
 static void
-settle(struct submission *s, const struct submission_row *from)
+settle(struct submission *s, const char *primary)
 {
     struct funnel *f = s->funnel;
     struct submission *follower;
@@ -223,9 +337,7 @@ settle(struct submission *s, const struct submission_row *from)
         if (follower->group)
             group_end_following(follower->group);
         follower->cache = "miss";
-        if (from && hand_on(follower, from, "joined"))
-            counters_reuse(f->counters, REUSE_JOINED);
-        else
+        if (!*primary || !ask(follower, asking_new(follower, primary)))
             reuse_enqueue(follower); /* the first of them leads now */
     }
 }
@@ -233,11 +345,11 @@ settle(struct submission *s, const struct submission_row *from)
 void
 reuse_settle(struct submission *s)
 {
-    settle(s, reuse_is_reusable(s->attempt) ? &s->attempt->row : NULL);
+    settle(s, reuse_is_reusable(s->attempt) ? s->id : "");
 }
 
 void
 reuse_leave(struct submission *s)
 {
-    settle(s, NULL);
+    settle(s, "");
 }

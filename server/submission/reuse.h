@@ -8,8 +8,11 @@ struct submission;
 
 /* A new submission to the queue, to its primary, or to its end. */
 void reuse_enqueue(struct submission *s);
-/* True: s has ended with a stored verdict. Does nothing the second time, once the workers have said what they are. */
-bool reuse_answers(struct submission *s);
+/*
+ * True: the store is asked for a verdict that s may have, and s ends with that later, or comes to the queue. False: it was
+ * asked before, or the workers have not said yet what they are.
+ */
+bool reuse_asks(struct submission *s);
 /* Its verdict is durable: those that follow it get that, or are judged. */
 void reuse_settle(struct submission *s);
 /* Another node has s: those that follow it here are judged. */

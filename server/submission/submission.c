@@ -156,31 +156,3 @@ submission_make_attempt(struct submission *s)
         s->attempt = attempt_alloc();
     return s->attempt != NULL;
 }
-
-int
-submission_read_attempt(struct submission *s, struct error *err)
-{
-    struct funnel *f = s->funnel;
-
-    if (!submission_make_attempt(s))
-        return error_set(err, ERR_NOMEM, "no memory to judge %s", s->id);
-    struct attempt *j = s->attempt;
-    attempt_set_defaults(j);
-    int rc = reader_get_submission(store_reader(f->store), s->id, &j->row, err);
-    memcpy(j->row.id, s->id, sizeof(j->row.id));
-    return rc == 0 ? attempt_read_request(j, err) : rc;
-}
-
-int
-submission_load_attempt(struct submission *s, struct error *err)
-{
-    struct funnel *f = s->funnel;
-    int rc = submission_read_attempt(s, err);
-    struct attempt *j = s->attempt;
-
-    if (rc == 0)
-        rc = reader_get_task(store_reader(f->store), j->row.task_id, &j->task, err);
-    if (rc == 0)
-        rc = reader_get_source(store_reader(f->store), j->row.source_hash, &j->source, err);
-    return rc;
-}

@@ -55,6 +55,7 @@ struct submission {
     struct store_claim claim; /* its last; number 0: there was none */
     bool is_claiming;         /* the store was asked for that, or to hand it on, and has not agreed yet */
     bool is_claimed;          /* it was taken from the store, and claim holds for its first beginning here */
+    bool is_exhausted;        /* it has been begun too often: it ends when it is loaded */
     bool is_taken;            /* it is another's, as soon as its processes are gone */
     bool is_cancelled;        /* to be, as soon as its processes are gone */
     bool is_returned;         /* the same for the queue, when the daemon drains */
@@ -71,6 +72,7 @@ struct submission {
     char recheck_of[ID_SIZE];     /* whose verdict is judged again; "": nobody's */
     struct flight_member flight;
     bool is_looked_up;
+    struct asking *asking; /* what the store is asked for it (reuse.c); then it waits for nothing else */
 };
 
 /* The one that is not finished; NULL: it is not in the registry. */
@@ -95,12 +97,5 @@ void submission_count_attempt(const struct submission *s, bool is_running);
 
 /* The memory for it, so that what follows cannot lack it. False: there is none, and nothing has changed. */
 bool submission_make_attempt(struct submission *s);
-/*
- * Loads what the store has of it. 0, an error of the store, or ERR_NOMEM. s->attempt is there also on failure, to be
- * told with it; but without submission_make_attempt() before it is NULL where there was no memory for it.
- */
-int submission_load_attempt(struct submission *s, struct error *err);
-/* The same without the task and the source: enough to be told a verdict. */
-int submission_read_attempt(struct submission *s, struct error *err);
 
 #endif

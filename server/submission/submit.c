@@ -134,7 +134,6 @@ added_cb(void *arg, int code, const struct error *err)
         pending_end_write(f->pending);
         return;
     }
-    store_reads_begin(f->store);
     for (size_t i = 0; i < in->request.n; i++) {
         struct submission *s =
             submission_new(f, in->tickets[i].id, in->group_id, in->request.client, in->request.priority, 0);
@@ -152,7 +151,6 @@ added_cb(void *arg, int code, const struct error *err)
                                                NULL, false, 0, NULL, NULL });
         reuse_enqueue(s);
     }
-    store_reads_end(f->store);
     snprintf(a.id, sizeof(a.id), "%s", in->is_group ? in->group_id : in->tickets[0].id);
     answer(in, &a);
     scheduler_kick(f->scheduler);

@@ -68,7 +68,7 @@ static enum scheduler_prepared
 prepare(void *arg, struct scheduler_job *job)
 {
     (void)arg;
-    return named(job)->is_ended ? SCHEDULER_ENDED : SCHEDULER_BEGIN;
+    return named(job)->is_ended ? SCHEDULER_LEAVES : SCHEDULER_BEGIN;
 }
 
 static void
