@@ -83,7 +83,7 @@ struct http {
         int64_t at_ns;       /* that it was made; monotonic */
     } status;
     struct store_counts counts; /* of the store, as they were read last */
-    bool has_counts, is_counting;
+    bool has_counts, is_counting, is_count_late;
     char url[96];
 };
 

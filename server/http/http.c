@@ -35,16 +35,14 @@
 #define LISTEN_BACKLOG 1024
 #define STOP_GRACE_MS 1000
 
-/* Who may call is looked up once for all that is there to be answered, and what they ask for in one transaction. */
+/* Who may call is looked up once for all that is there to be answered. */
 static void
 run_mhd(struct http *h)
 {
     for (int i = 0; i < RUNS_PER_TURN; i++) {
         h->must_run = false;
         keyring_refresh(h->keyring);
-        store_reads_begin(h->store);
         MHD_run(h->daemon);
-        store_reads_end(h->store);
         if (!h->must_run)
             return;
     }

@@ -18,6 +18,7 @@
 
 #define HOST_EVERY_NS 1000000000
 #define STATUS_KEPT_NS 100000000
+#define COUNT_LATE_NS 500000000
 
 /* Nothing from elsewhere, no inline code: what a candidate wrote can only ever be text. */
 #define PAGE_POLICY                                                                                       \
@@ -117,13 +118,14 @@ refresh_host(struct http *h)
  * text until anything that they count has changed, and STATUS_KEPT_NS at most, as workers and devices change by
  * themselves. The generation is read first: what changes meanwhile is seen the next time.
  *
- * What the store counts is asked of it for one request at a time: who comes meanwhile gets what was counted before, so that
- * a database that does not answer holds up one of them.
+ * What the store counts is asked of it for one request at a time, and the others get what was counted before; so do
+ * scrapes after the first, which a slow database must not hold up, and all once it has been slow.
  */
 struct counting {
     struct exchange_read call;
     struct http *http;
     uint64_t generation;
+    int64_t begun_ns;
     struct store_counts counts;
     bool is_counted;
     exchange_cb *then;
@@ -152,13 +154,40 @@ make_figures(struct http *h, uint64_t generation)
     *k = (struct kept_status){ text, strlen(text), generation, clock_monotonic_ns() };
 }
 
+static void
+count_cb(void *arg, struct store_reader *r)
+{
+    struct counting *c = arg;
+
+    c->is_counted = reader_count(r, &c->counts, NULL) == 0;
+}
+
 static int
 read_counts(struct exchange_read *call, struct store_reader *r, struct error *err)
 {
-    struct counting *c = (struct counting *)call;
-
-    c->is_counted = reader_count(r, &c->counts, err) == 0;
+    (void)err; /* it is answered without them */
+    count_cb(call, r);
     return 0;
+}
+
+/* It is over, whoever waited for it. */
+static void
+free_counting(struct exchange_read *call)
+{
+    struct counting *c = (struct counting *)call;
+    struct http *h = c->http;
+
+    h->counts = c->counts;
+    h->has_counts = c->is_counted;
+    h->is_counting = false;
+    h->is_count_late = !c->is_counted || clock_monotonic_ns() - c->begun_ns > COUNT_LATE_NS;
+    free(c);
+}
+
+static void
+counted_cb(void *arg)
+{
+    free_counting(arg);
 }
 
 static void
@@ -172,35 +201,41 @@ counted(struct exchange *x, struct exchange_read *call)
     c->then(x);
 }
 
+/* waits: then runs once that is over. */
 static void
-free_counting(struct exchange_read *call)
+count(struct exchange *x, struct counting *c, bool waits)
 {
-    ((struct counting *)call)->http->is_counting = false;
-    free(call);
+    c->http->is_counting = true;
+    if (waits)
+        exchange_read(x, &c->call);
+    else if (store_read(c->http->store, count_cb, counted_cb, c, NULL) != 0)
+        free_counting(&c->call);
 }
 
-/* then: with figures that are right, or the last that were. */
 static void
-with_figures(struct exchange *x, exchange_cb *then)
+with_figures(struct exchange *x, bool is_scrape, exchange_cb *then)
 {
     struct http *h = x->http;
     uint64_t generation = funnel_generation(h->funnel);
-    struct counting *c;
+    bool is_right = is_kept(&h->status, generation);
+    struct counting *c = is_right || h->is_counting ? NULL : calloc(1, sizeof(*c));
+    bool waits = c && !(is_scrape && h->has_counts) && !h->is_count_late;
 
-    if (is_kept(&h->status, generation)) {
-        then(x);
-    } else if (!h->is_counting && (c = calloc(1, sizeof(*c))) != NULL) {
-        *c = (struct counting){ .http = h, .generation = generation, .then = then };
-        c->call = (struct exchange_read){
-            .read = read_counts, .answer = counted, .free = free_counting, .what = "status"
+    if (c) {
+        *c = (struct counting){
+            .call = { .read = read_counts, .answer = counted, .free = free_counting, .what = "status" },
+            .http = h,
+            .generation = generation,
+            .begun_ns = clock_monotonic_ns(),
+            .then = then
         };
-        h->is_counting = true;
-        exchange_read(x, &c->call);
-    } else {
-        if (!is_kept(&h->status, h->status.generation))
-            make_figures(h, h->status.generation);
-        then(x);
+        count(x, c, waits);
     }
+    if (waits)
+        return;
+    if (!is_right && !is_kept(&h->status, h->status.generation))
+        make_figures(h, h->status.generation);
+    then(x);
 }
 
 /* False: no memory. */
@@ -269,7 +304,7 @@ show_status(struct exchange *x)
 void
 service_status(struct exchange *x)
 {
-    with_figures(x, show_status);
+    with_figures(x, false, show_status);
 }
 
 void
@@ -323,7 +358,7 @@ show_metrics(struct exchange *x)
 void
 service_metrics(struct exchange *x)
 {
-    with_figures(x, show_metrics);
+    with_figures(x, true, show_metrics);
 }
 
 void

@@ -70,7 +70,7 @@ store_close(struct store *s)
         return;
     readers_free(s->readers);
     readers_free(s->keeper);
-    writer_free(s->writer); /* its callbacks may still read */
+    writer_free(s->writer);
     if (s->loop_reader)
         s->loop_reader->ops->free(s->loop_reader);
     if (s->backend)
@@ -82,18 +82,6 @@ struct store_reader *
 store_reader(struct store *s)
 {
     return s->loop_reader;
-}
-
-void
-store_reads_begin(struct store *s)
-{
-    s->loop_reader->ops->begin(s->loop_reader);
-}
-
-void
-store_reads_end(struct store *s)
-{
-    s->loop_reader->ops->end(s->loop_reader);
 }
 
 int

@@ -61,8 +61,8 @@ int store_open(uv_loop_t *loop, const char *where, const struct store_options *o
                struct store **out, struct error *err);
 /*
  * Commit what is queued, read what was asked for, and run the callbacks; what they or anybody later try to write, or ask
- * to be read, is refused (ERR_UNAVAILABLE). The loop itself can still read. For whoever frees what those callbacks need. Blocks until the disk has it; not from a callback of a
- * write.
+ * to be read, is refused (ERR_UNAVAILABLE). For whoever frees what those callbacks need. Blocks until the disk has it;
+ * not from a callback of a write.
  */
 void store_finish_writes(struct store *s);
 /* The same, then close. It runs the loop until its handle is closed: not from a callback. NULL is fine. */
@@ -334,13 +334,6 @@ int store_sweep_step(struct store *s, struct store_sweep *step, store_done_cb *c
  * --- reads: 0, ERR_NOTFOUND, ERR_STORE, ERR_NOMEM or ERR_UNAVAILABLE (the database is away). Buffers are appended to, and the caller releases them. ---
  * A read sees all that a callback has reported before it began.
  */
-
-/*
- * Reads between these two are one transaction instead of one each, and see the store as it is at the first of them: all
- * that a callback has told of before is there. Short: the log cannot be reset meanwhile.
- */
-void store_reads_begin(struct store *s);
-void store_reads_end(struct store *s);
 
 int reader_get_task(struct store_reader *r, const char *id, struct task_row *out, struct error *err);
 /*
@@ -617,7 +610,7 @@ typedef void store_read_done_cb(void *arg);
 int store_read(struct store *s, store_read_cb *read_cb, store_read_done_cb *done_cb, void *arg,
                struct error *err);
 
-/* The loop's own: all that the loop serves waits meanwhile. Only at the start, and where nothing else can be done. */
+/* The loop's own: all that the loop serves waits meanwhile. For the start alone, where there is nobody to serve. */
 struct store_reader *store_reader(struct store *s);
 
 /*

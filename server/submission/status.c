@@ -119,8 +119,8 @@ counts_json(const struct funnel *f, const struct store_counts *stored)
             json_object_set_new(out, submission_state_name((enum submission_state)i),
                                 json_integer(stored->by_state[i]));
         json_object_set_new(out, "tasks", json_integer(stored->tasks));
-        json_object_set_new(out, "known_tasks", json_integer(registrar_known(f->registrar)));
     }
+    json_object_set_new(out, "known_tasks", json_integer(registrar_known(f->registrar)));
     return out;
 }
 

@@ -52,7 +52,8 @@ struct intake {
     request_read_fn *read;
     uv_work_t work;
     struct funnel_answer answer; /* what reading came to */
-    enum funnel_refusal found;   /* of the task by its name, before the rest was read */
+    struct task_look look;     /* for the task by its name, before the rest is read, or for the inline one */
+    enum funnel_refusal found; /* of the former */
     struct json_fault found_fault;
 };
 
@@ -261,7 +262,7 @@ task_cb(void *arg, const struct funnel_answer *a)
 static enum funnel_refusal
 admit(struct intake *in, struct funnel_answer *a)
 {
-    bool registers = in->request.is_inline && !task_is_known(in->funnel, &in->request.reference);
+    bool registers = in->request.is_inline && !in->look.is_known;
 
     return admission_check_quota(in->funnel, in->request.client, in->request.n + registers, a);
 }
@@ -303,13 +304,18 @@ has_gpu(const struct funnel *f, const char *gpu, struct funnel_answer *a)
     return false;
 }
 
-/* It was read: taken in, or refused. */
+/* All is known of it: it is taken in, or refused. */
 static void
-go_on(struct intake *in)
+looked_cb(void *arg)
 {
+    struct intake *in = arg;
     struct funnel *f = in->funnel;
     struct funnel_answer *a = &in->answer;
 
+    if (a->refusal == FUNNEL_OK && in->request.is_inline && in->look.rc != 0) {
+        a->refusal = FUNNEL_UNAVAILABLE;
+        json_refuse(&a->fault, "", "%s", log_for_client(in->request.reference.id, &in->look.err));
+    }
     if (a->refusal == FUNNEL_OK && has_gpu(f, in->request.gpu, a) && has_room(f, in->request.n, a))
         a->refusal = admit(in, a);
     if (a->refusal == FUNNEL_OK && in->request.is_inline) {
@@ -326,6 +332,20 @@ go_on(struct intake *in)
         answer(in, a);
 }
 
+/* It was read. */
+static void
+go_on(struct intake *in)
+{
+    if (in->answer.refusal == FUNNEL_OK && in->request.is_inline) {
+        in->look = (struct task_look){
+            .funnel = in->funnel, .request = &in->request.reference, .cb = looked_cb, .arg = in
+        };
+        task_look(&in->look);
+    } else {
+        looked_cb(in);
+    }
+}
+
 static void
 read_work_cb(uv_work_t *work)
 {
@@ -333,18 +353,50 @@ read_work_cb(uv_work_t *work)
 }
 
 static void
+found_again_cb(void *arg)
+{
+    struct intake *in = arg;
+
+    in->found = task_found(&in->look, &in->found_fault);
+    go_on(in);
+}
+
+static void
 read_done_cb(uv_work_t *work, int status)
 {
     struct intake *in = work->data;
     struct funnel *f = in->funnel;
-    char id[HASH_TEXT_SIZE];
 
-    (void)status; /* nobody takes it out of the pool */
-    /* It may have been deleted meanwhile. */
-    if (*in->task_id && in->found == FUNNEL_OK)
-        in->found = task_find(f, in->request.client, in->task_id, id, &in->found_fault);
-    go_on(in);
+    (void)status;                                 /* nobody takes it out of the pool */
+    if (*in->task_id && in->found == FUNNEL_OK) { /* it may have been deleted meanwhile */
+        in->look = (struct task_look){ .funnel = f, .name = in->task_id, .cb = found_again_cb, .arg = in };
+        task_look(&in->look);
+    } else {
+        go_on(in);
+    }
     pending_end_work(f->pending);
+}
+
+static void
+begin_reading(struct intake *in)
+{
+    if (in->is_group) { /* hundreds of candidates take longer than the loop may be away */
+        in->work.data = in;
+        pending_work(in->funnel->pending, &in->work, read_work_cb, read_done_cb);
+        return;
+    }
+    read_intake(in);
+    go_on(in);
+}
+
+static void
+found_cb(void *arg)
+{
+    struct intake *in = arg;
+
+    in->found = task_found(&in->look, &in->found_fault);
+    memcpy(in->task_id, in->look.id, sizeof(in->task_id));
+    begin_reading(in);
 }
 
 /* By what the body says before it is read: what is wrong with that is found then. */
@@ -354,8 +406,12 @@ find_task(struct intake *in)
     const char *name = json_string_value(json_object_get(in->body, "task"));
     const char *client = json_string_value(json_object_get(in->body, "client"));
 
+    in->look =
+        (struct task_look){ .funnel = in->funnel, .client = client, .name = name, .cb = found_cb, .arg = in };
     if (name)
-        in->found = task_find(in->funnel, client, name, in->task_id, &in->found_fault);
+        task_look(&in->look);
+    else
+        begin_reading(in);
 }
 
 static void
@@ -376,13 +432,6 @@ take_in(struct funnel *f, json_t *body, request_read_fn *read, const struct key_
     if (key)
         in->key = *key;
     find_task(in);
-    if (in->is_group) { /* hundreds of candidates take longer than the loop may be away */
-        in->work.data = in;
-        pending_work(f->pending, &in->work, read_work_cb, read_done_cb);
-        return;
-    }
-    read_intake(in);
-    go_on(in);
 }
 
 void

@@ -51,7 +51,9 @@ struct registration {
     struct task_row row; /* owns its strings */
     json_t *cases;
     struct asker *askers;
-    json_t *declared; /* what the task's id is made from, beside the reference */
+    json_t *declared;              /* what the task's id is made from, beside the reference */
+    char by_entry[HASH_TEXT_SIZE]; /* the id with the entry point that was found */
+    struct task_look look;
     int losses;
     struct asker
         *runner; /* in whose turn it has a device worker; NULL: it waits for one, or is being stored */
@@ -66,6 +68,7 @@ struct registrar {
     struct known_task *known;
     struct known_task *removing;        /* tasks that nobody finds any more */
     struct registration *registrations; /* in progress, by task id */
+    int64_t removed;                    /* so many were */
 };
 
 /* --- known tasks --- */
@@ -134,73 +137,113 @@ registrar_known(const struct registrar *r)
     return (int64_t)HASH_COUNT(r->known);
 }
 
-/* 0, ERR_NOTFOUND or ERR_STORE. */
+static bool
+is_known(const struct funnel *f, const char *id)
+{
+    return has(f->registrar->known, id);
+}
+
+/* entry NULL: whatever its entry point is. 0, or why it is not known whether there is such a task. */
 static int
-look_up(struct funnel *f, const char *id, struct error *err)
+read_task(struct store_reader *r, const char *id, const char *entry, bool *is_there, struct error *err)
 {
     struct task_row row = { 0 };
+    int rc = reader_get_task(r, id, &row, err);
 
-    if (has(f->registrar->removing, id))
-        return error_set(err, ERR_NOTFOUND, "no task %s", id);
-    if (has(f->registrar->known, id))
-        return 0;
-    int rc = reader_get_task(store_reader(f->store), id, &row, err);
-    if (rc == 0)
-        remember(f, id);
+    *is_there = rc == 0 && (!entry || (row.entry_point && strcmp(row.entry_point, entry) == 0));
     task_row_release(&row);
-    return rc;
+    return rc == ERR_NOTFOUND ? 0 : rc;
+}
+
+static void
+look_cb(void *arg, struct store_reader *r)
+{
+    struct task_look *l = arg;
+    const struct task_request *t = l->request;
+
+    l->is_found = l->is_known = l->is_twin = false;
+    l->rc = 0;
+    if (l->name && l->is_by_id) {
+        l->rc = read_task(r, l->id, NULL, &l->is_found, &l->err);
+    } else if (l->name) {
+        int rc = reader_find_task(r, l->client, l->name, l->id, &l->is_own, &l->err);
+        l->is_found = rc == 0;
+        l->rc = rc == ERR_NOTFOUND ? 0 : rc;
+    }
+    if (l->rc == 0 && t)
+        l->rc = read_task(r, t->id, NULL, &l->is_known, &l->err);
+    if (l->rc == 0 && t && !l->is_known)
+        l->rc = read_task(r, t->twin, t->entry, &l->is_twin, &l->err);
+}
+
+static void looked_cb(void *arg);
+
+static void
+ask(struct task_look *l)
+{
+    struct funnel *f = l->funnel;
+
+    l->removed = f->registrar->removed;
+    pending_begin_write(f->pending);
+    if (store_read(f->store, look_cb, looked_cb, l, &l->err) != 0) {
+        l->rc = l->err.code;
+        looked_cb(l);
+    }
+}
+
+static void
+looked_cb(void *arg)
+{
+    struct task_look *l = arg;
+    struct funnel *f = l->funnel;
+    struct registrar *g = f->registrar;
+
+    if (l->rc == 0 && l->removed != g->removed) { /* it may have been what was found */
+        ask(l);
+        pending_end_write(f->pending);
+        return;
+    }
+    if (l->is_found && !has(g->removing, l->id))
+        remember(f, l->id);
+    if (l->is_twin)
+        memcpy(l->request->id, l->request->twin, sizeof(l->request->id));
+    l->is_known = (l->is_known || l->is_twin) && !has(g->removing, l->request->id);
+    if (l->is_known)
+        remember(f, l->request->id);
+    l->cb(l->arg);
+    pending_end_write(f->pending);
+}
+
+void
+task_look(struct task_look *l)
+{
+    struct funnel *f = l->funnel;
+
+    l->is_by_id = l->name && strncmp(l->name, "sha256:", 7) == 0 && strlen(l->name) < sizeof(l->id);
+    if (l->is_by_id)
+        memcpy(l->id, l->name, strlen(l->name) + 1);
+    l->is_found = l->is_by_id && is_known(f, l->id);
+    l->is_known = l->request && is_known(f, l->request->id);
+    if (l->is_found == (l->name != NULL) && l->is_known == (l->request != NULL))
+        l->cb(l->arg);
+    else
+        ask(l);
 }
 
 enum funnel_refusal
-task_find(struct funnel *f, const char *client, const char *name, char id[HASH_TEXT_SIZE],
-          struct json_fault *fault)
+task_found(const struct task_look *l, struct json_fault *fault)
 {
-    struct error err = { 0 };
-    bool is_own;
-    int rc;
+    struct error err = l->err;
+    int rc = l->rc;
 
-    if (strncmp(name, "sha256:", 7) == 0) {
-        rc = strlen(name) < HASH_TEXT_SIZE ? 0 : ERR_NOTFOUND;
-        id[0] = '\0';
-        strncat(id, name, HASH_TEXT_SIZE - 1);
-    } else {
-        rc = reader_find_task(store_reader(f->store), client, name, id, &is_own, &err);
-    }
-    if (rc == 0 &&
-        has(f->registrar->removing, id)) /* whether it goes is not known yet: others may have names for it */
+    if (rc == 0 && has(l->funnel->registrar->removing,
+                       l->id)) /* whether it goes is not known yet: others may have names for it */
         rc = error_set(&err, ERR_UNAVAILABLE, "the task is being deleted");
-    if (rc == 0)
-        rc = look_up(f, id, &err);
-    if (rc == ERR_NOTFOUND)
-        json_refuse(fault, "/task", "there is no task \"%.80s\"", name);
-    else if (rc != 0)
-        json_refuse(fault, "/task", "%s", log_for_client(name, &err));
-    return rc == 0 ? FUNNEL_OK : rc == ERR_NOTFOUND ? FUNNEL_NO_TASK : FUNNEL_UNAVAILABLE;
-}
-
-/* Whether the task under the twin's id has the entry point that is asked for. */
-static bool
-is_same(struct funnel *f, const struct task_request *r)
-{
-    struct task_row row = { 0 };
-
-    if (has(f->registrar->removing, r->twin) ||
-        reader_get_task(store_reader(f->store), r->twin, &row, NULL) != 0)
-        return false;
-    bool has_entry = !r->entry || (row.entry_point && strcmp(row.entry_point, r->entry) == 0);
-    task_row_release(&row);
-    return has_entry;
-}
-
-bool
-task_is_known(struct funnel *f, struct task_request *r)
-{
-    if (look_up(f, r->id, NULL) == 0)
-        return true;
-    if (!is_same(f, r))
-        return false;
-    memcpy(r->id, r->twin, sizeof(r->id));
-    return true;
+    if (rc != 0)
+        json_refuse(fault, "/task", "%s", log_for_client(l->name, &err));
+    else if (!l->is_found)
+        json_refuse(fault, "/task", "there is no task \"%.80s\"", l->name);
+    return rc != 0 ? FUNNEL_UNAVAILABLE : l->is_found ? FUNNEL_OK : FUNNEL_NO_TASK;
 }
 
 /* --- registering --- */
@@ -366,16 +409,45 @@ put_reason(const char *type, const char *text, char *out, size_t size)
     utf8_clean(out);
 }
 
-/* The entry point that was found was named when the same was registered before: id is that task's. */
-static bool
-is_there_by_its_entry(const struct registration *r, char id[HASH_TEXT_SIZE])
+static void
+store_task(struct registration *r)
+{
+    struct funnel *f = r->funnel;
+    struct error err = { 0 };
+
+    r->row.created_ms = clock_wall_ms();
+    pending_begin_write(f->pending);
+    if (store_add_task(f->store, &r->row, stored_cb, r, &err) != 0)
+        stored_cb(r, err.code, &err);
+}
+
+static void
+entry_looked_cb(void *arg)
+{
+    struct registration *r = arg;
+    struct funnel_answer answer = { .refusal = FUNNEL_OK };
+
+    memcpy(answer.id, r->by_entry, sizeof(answer.id));
+    if (r->look.is_found && is_known(r->funnel, r->by_entry))
+        answer_all(r, &answer);
+    else
+        store_task(r);
+}
+
+/* Unless the entry point that was found was named when the same was registered before. */
+static void
+store_unless_there(struct registration *r)
 {
     const struct task_row *row = &r->row;
 
-    return !json_is_string(json_object_get(r->declared, "entry_point")) &&
-           task_identity(row->entry_point, row->reference, row->reference_size, row->dynamic_shapes, r->cases,
-                         id) == 0 &&
-           strcmp(id, row->id) != 0 && look_up(r->funnel, id, NULL) == 0;
+    r->look = (struct task_look){ .funnel = r->funnel, .name = r->by_entry, .cb = entry_looked_cb, .arg = r };
+    if (json_is_string(json_object_get(r->declared, "entry_point")) ||
+        task_identity(row->entry_point, row->reference, row->reference_size, row->dynamic_shapes, r->cases,
+                      r->by_entry) != 0 ||
+        strcmp(r->by_entry, row->id) == 0)
+        store_task(r);
+    else
+        task_look(&r->look);
 }
 
 static void
@@ -383,8 +455,6 @@ registered_cb(void *arg, const struct buffer *spec, json_t *error)
 {
     struct registration *r = arg;
     struct funnel *f = r->funnel;
-    struct funnel_answer answer = { .refusal = FUNNEL_OK };
-    struct error err = { 0 };
     struct asker *a;
 
     end_turn(r);
@@ -402,13 +472,8 @@ registered_cb(void *arg, const struct buffer *spec, json_t *error)
                "the worker was lost each time it ran the reference", NULL);
     } else if (take_spec(r, spec) != 0) {
         refuse(r, FUNNEL_UNAVAILABLE, "the worker's answer cannot be read", NULL);
-    } else if (is_there_by_its_entry(r, answer.id)) {
-        answer_all(r, &answer);
     } else {
-        r->row.created_ms = clock_wall_ms();
-        pending_begin_write(f->pending);
-        if (store_add_task(f->store, &r->row, stored_cb, r, &err) != 0)
-            stored_cb(r, err.code, &err);
+        store_unless_there(r);
     }
 }
 
@@ -533,17 +598,13 @@ task_ensure(struct funnel *f, const struct task_request *t, const char *client, 
 {
     struct client *c = clients_get(f->clients, client);
     struct registration *r = NULL;
-    struct error err = { 0 };
 
-    int rc = look_up(f, t->id, &err);
-    if (rc == 0) {
+    if (is_known(f, t->id)) {
         answer_now(f, FUNNEL_OK, "", t->id, cb, arg);
         return;
     }
-    if (rc != ERR_NOTFOUND || pending_is_draining(f->pending)) {
-        answer_now(f, FUNNEL_UNAVAILABLE,
-                   pending_is_draining(f->pending) ? "the daemon is draining" : log_for_client(t->id, &err),
-                   NULL, cb, arg);
+    if (pending_is_draining(f->pending)) {
+        answer_now(f, FUNNEL_UNAVAILABLE, "the daemon is draining", NULL, cb, arg);
         return;
     }
     HASH_FIND(hh, f->registrar->registrations, t->id, strlen(t->id), r);
@@ -579,6 +640,9 @@ struct naming {
     void *arg;
     struct funnel_answer answer;
     char *client, *name;
+    json_t *body; /* of a registration: the request looks into it */
+    struct task_request request;
+    struct task_look look;
 };
 
 static void
@@ -586,6 +650,7 @@ naming_free(struct naming *n)
 {
     free(n->client);
     free(n->name);
+    json_decref(n->body);
     free(n);
 }
 
@@ -627,8 +692,10 @@ named_cb(void *arg, int code, const struct error *err)
     n->answer.retry_after_s = admission_retry_after(f);
     if (code != 0)
         json_refuse(&n->answer.fault, n->name ? "/name" : "", "%s", log_for_client(n->answer.id, err));
-    if (!n->name)
+    if (!n->name) {
         drop(&f->registrar->removing, n->answer.id);
+        f->registrar->removed += code == 0;
+    }
     n->cb(n->arg, &n->answer);
     naming_free(n);
     pending_end_write(f->pending);
@@ -660,25 +727,45 @@ ready_for_name_cb(void *arg, const struct funnel_answer *answer)
     naming_free(n);
 }
 
-/* FUNNEL_OK, or why the client cannot call it so. is_called: it does already. */
+/* FUNNEL_OK, or why the client cannot call it so. */
 static enum funnel_refusal
-check_name(struct funnel *f, const struct task_request *r, bool *is_called, struct json_fault *fault)
+check_name(const struct naming *n, struct json_fault *fault)
 {
-    char id[HASH_TEXT_SIZE];
-    struct error err = { 0 };
-    bool is_own = false;
-    int rc = reader_find_task(store_reader(f->store), r->client, r->name, id, &is_own, &err);
+    const struct task_look *l = &n->look;
+    bool is_taken = l->is_found && l->is_own && strcmp(l->id, n->request.id) != 0;
 
-    *is_called = rc == 0 && is_own && strcmp(id, r->id) == 0;
-    if (rc == 0 && is_own && !*is_called && !has(f->registrar->removing, id)) {
+    if (l->rc != 0)
+        json_refuse(fault, "/name", "%s", log_for_client(n->request.id, &l->err));
+    else if (is_taken && !has(l->funnel->registrar->removing, l->id))
         json_refuse(fault, "/name",
-                    "\"%.80s\" is the name of %s; rename or delete that, or take another name", r->name, id);
-        return FUNNEL_NAME_TAKEN;
-    }
-    if (rc == 0 || rc == ERR_NOTFOUND)
+                    "\"%.80s\" is the name of %s; rename or delete that, or take another name", n->name,
+                    l->id);
+    else
         return FUNNEL_OK;
-    json_refuse(fault, "/name", "%s", log_for_client(r->id, &err));
-    return FUNNEL_UNAVAILABLE;
+    return l->rc != 0 ? FUNNEL_UNAVAILABLE : FUNNEL_NAME_TAKEN;
+}
+
+static void
+add_looked_cb(void *arg)
+{
+    struct naming *n = arg;
+    struct funnel *f = n->funnel;
+    const struct task_look *l = &n->look;
+    struct funnel_answer *a = &n->answer;
+    bool is_called = l->is_found && l->is_own && strcmp(l->id, n->request.id) == 0;
+
+    memcpy(a->id, n->request.id, sizeof(a->id));
+    a->refusal = check_name(n, &a->fault);
+    if (a->refusal == FUNNEL_OK && !l->is_known)
+        a->refusal = admission_check_quota(f, n->request.client, 1, a);
+    if (a->refusal != FUNNEL_OK || (l->is_known && is_called)) {
+        n->cb(n->arg, a);
+        naming_free(n);
+    } else if (l->is_known) {
+        claim_name(n);
+    } else {
+        task_ensure(f, &n->request, n->request.client, PRIORITY_INTERACTIVE, ready_for_name_cb, n);
+    }
 }
 
 void
@@ -686,28 +773,25 @@ funnel_add_task(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg)
 {
     struct funnel_answer answer = { .retry_after_s = admission_retry_after(f) };
     struct task_request request;
-    bool is_known = false, is_called = false;
 
     answer.refusal = task_request_read(body, &request, &answer.fault);
-    if (answer.refusal == FUNNEL_OK) {
-        is_known = task_is_known(f, &request);
-        answer.refusal = check_name(f, &request, &is_called, &answer.fault);
-    }
-    if (answer.refusal == FUNNEL_OK && !is_known)
-        answer.refusal = admission_check_quota(f, request.client, 1, &answer);
     if (answer.refusal != FUNNEL_OK) {
         cb(arg, &answer);
         return;
     }
-    if (is_known && is_called) {
-        answer_now(f, FUNNEL_OK, "", request.id, cb, arg);
-        return;
-    }
     struct naming *n = naming_new(f, request.client, request.name, request.id, cb, arg);
-    if (n && is_known)
-        claim_name(n);
-    else if (n)
-        task_ensure(f, &request, request.client, PRIORITY_INTERACTIVE, ready_for_name_cb, n);
+    if (!n)
+        return;
+    n->answer.retry_after_s = answer.retry_after_s;
+    n->body = json_incref(body);
+    n->request = request;
+    n->look = (struct task_look){ .funnel = f,
+                                  .client = request.client,
+                                  .name = request.name,
+                                  .request = &n->request,
+                                  .cb = add_looked_cb,
+                                  .arg = n };
+    task_look(&n->look);
 }
 
 void

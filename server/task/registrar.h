@@ -25,18 +25,38 @@ struct registrar *registrar_new(void);    /* NULL: no memory */
 void registrar_free(struct registrar *r); /* no registration is in progress; NULL is fine */
 
 /*
- * Registers the task unless it is there, in the client's turn and at its expense. client: NULL is the operator.
+ * Registers the task, which was looked for and is not there, in the client's turn and at its expense. client: NULL is the operator.
  * cb as for funnel_add_task().
  */
 void task_ensure(struct funnel *f, const struct task_request *r, const char *client, int priority,
                  funnel_answer_cb *cb, void *arg);
-/* Whether there is the task; its id may become that of one that is the same. */
-bool task_is_known(struct funnel *f, struct task_request *r);
 /* As if its shapes were dynamic: the other sizes that were found for it judge. ERR_INPUT: none were looked for; ERR_NOMEM. */
 int task_let_sizes_judge(struct task_row *task, struct error *err);
-/* By id, or by a name: reader_find_task(). FUNNEL_OK, FUNNEL_NO_TASK or FUNNEL_UNAVAILABLE. */
-enum funnel_refusal task_find(struct funnel *f, const char *client, const char *name, char id[HASH_TEXT_SIZE],
-                              struct json_fault *fault);
+
+/* A question: which task is called so, and whether there is the one that a request describes. Owned by who asks. */
+struct task_look {
+    /* Set before it is asked, all else zero; borrowed until cb has run. */
+    struct funnel *funnel;
+    const char *client; /* NULL: the operator */
+    const char
+        *name; /* an id, or what client calls it: reader_find_task(); NULL: there is no such question */
+    struct task_request *request; /* the same; its id may become that of a task that is the same */
+    void (*cb)(void *arg);
+    void *arg;
+    /* The answer: rc is 0, or why there is none. */
+    int rc;
+    struct error err;
+    char id[HASH_TEXT_SIZE]; /* of what is called so, where is_found */
+    bool is_found, is_own;   /* is_own: client itself calls it so; not said of an id */
+    bool is_known;           /* the one of the request */
+    bool is_by_id, is_twin;  /* the registrar's own, like what follows */
+    int64_t removed;
+};
+/* What is in memory is answered at once, all else once a thread of the store has read it. */
+void task_look(struct task_look *l);
+/* How the name was answered: FUNNEL_OK, FUNNEL_NO_TASK or FUNNEL_UNAVAILABLE. */
+enum funnel_refusal task_found(const struct task_look *l, struct json_fault *fault);
+
 /* Gives an idle device worker to the registration whose job this is. */
 void task_give_device_worker(struct device_worker *l, struct scheduler_job *job);
 int64_t registrar_registering(const struct registrar *r); /* registrations in progress */

@@ -238,23 +238,51 @@ damaged_bytes_are_an_error_not_an_answer(void **state)
     }
 }
 
+struct twice {
+    sqlite3 *raw;
+    char id[ID_SIZE];
+    int seen[2]; /* priorities */
+};
+
+static void
+read_twice(void *arg, struct store_reader *r)
+{
+    struct twice *t = arg;
+
+    for (int i = 0; i < 2; i++) {
+        struct submission_row found = { 0 };
+        reader_get_submission(r, t->id, &found, NULL);
+        t->seen[i] = found.priority;
+        submission_row_release(&found);
+        sqlite3_exec(t->raw, "UPDATE submission SET priority = priority + 1", NULL, NULL, NULL);
+    }
+}
+
+static void
+nothing_more(void *arg)
+{
+    (void)arg;
+}
+
 static void
 reads_together_are_of_one_instant(void **state)
 {
     struct rig *r = *state;
-    struct submission_row row = rig_row(), found;
+    struct submission_row row = rig_row();
+    struct twice t = { .raw = rig_raw(r) };
 
-    store_reads_begin(r->store);
-    assert_int_equal(reader_get_submission(store_reader(r->store), row.id, &found, &r->err), ERR_NOTFOUND);
+    row.priority = 0;
     assert_int_equal(rig_add(r, &row, "x"), 0);
-    assert_int_equal(reader_get_submission(store_reader(r->store), row.id, &found, &r->err), ERR_NOTFOUND);
-    store_reads_end(r->store);
-    assert_int_equal(reader_get_submission(store_reader(r->store), row.id, &found, &r->err), 0);
-    submission_row_release(&found);
+    memcpy(t.id, row.id, ID_SIZE);
+    for (int before = 0; before <= 2; before += 2) {
+        assert_int_equal(store_read(r->store, read_twice, nothing_more, &t, &r->err), 0);
+        uv_run(&r->loop, UV_RUN_DEFAULT);
+        assert_true(t.seen[0] == before && t.seen[1] == before);
+    }
     /* and none of them holds the log */
-    sqlite3 *raw = rig_raw(r);
-    assert_int_equal(sqlite3_wal_checkpoint_v2(raw, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL), SQLITE_OK);
-    sqlite3_close(raw);
+    assert_int_equal(sqlite3_wal_checkpoint_v2(t.raw, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL),
+                     SQLITE_OK);
+    sqlite3_close(t.raw);
 }
 
 struct feeder {
