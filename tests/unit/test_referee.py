@@ -242,7 +242,7 @@ def test_a_group_asks_for_the_right_answers_once(rig: Rig, task: tuple[str, dict
     first, *others = [recalled(source, 77) for source in (HONEST, HONEST, wrong)]
     assert first[0] == 0, "nobody had asked before"
     tiny, full = others[0]
-    assert tiny == 1 + len(variations.SECRET) - 2 and full >= 4  # but with other weights, all; two are not fit here
+    assert tiny == 1 + len(variations.SECRET) - 2 + 1 and full >= 4  # all, less two that are not fit here, and NaN
     assert others[1] == [1]
     assert recalled(HONEST, 78)[0] == 0
     assert outcomes[0] == outcomes[1] == outcomes[3] and outcomes[2][-1] == ("tiny", "fail", "mismatch")
@@ -417,6 +417,25 @@ def test_eval_mode_is_tried_and_told(rig: Rig, training: str, differs: bool) -> 
         return  # judged again in a new process, at the own size alone
     assert ("eval mode" in str(found["tiny"]["generality"])) == differs, found["tiny"]
     assert found["tiny"]["detail"].get("flags", []) == (["eval_mode_differs"] if differs else [])
+
+
+@pytest.mark.parametrize(
+    ("reference", "answer", "differs"),
+    [
+        ("torch.relu(x) * 1.5", "torch.where(x > 0, x, 0.0) * 1.5", True),
+        ("torch.relu(x) * 1.5", "torch.relu(x) * 1.5", False),
+        ("torch.relu(x).nan_to_num() * 1.5", "torch.relu(x) * 1.5", False),
+    ],
+)
+def test_inputs_with_nan_are_tried_and_told(rig: Rig, reference: str, answer: str, differs: bool) -> None:
+    """Nothing rests on them; a reference that answers them with numbers is not asked."""
+    child = rig.child()
+    source = STATELESS.replace("torch.relu(x) * 1.5", reference)
+    answer = LAZY.replace("torch.relu(x) * 1.5", answer).replace("CHANGE", "")
+    found = rig.judge(child, rig.register(child, source), source, answer)
+    assert found["full"]["outcome"] == "pass", found
+    assert ("inputs have NaN" in str(found["tiny"]["generality"])) == differs, found["tiny"]
+    assert found["tiny"]["detail"].get("flags", []) == (["nan_differs"] if differs else [])
 
 
 def test_inputs_that_the_reference_refuses_are_not_used(rig: Rig) -> None:

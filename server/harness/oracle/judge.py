@@ -363,6 +363,8 @@ class Job:
             report = self._screen(case, result, binds=binds) if self.policy.value else self._report("tiny", [result], 1)
             if report.outcome == "pass" and self.spec.get("has_modes"):
                 self._try_eval(case, report)
+            if report.outcome == "pass" and self.policy.value:
+                self._try_nan(case, report)
             return report
         if result.class_ in (None, *SHAPELESS) or binds:
             return self._report("tiny", [result], 1)
@@ -415,12 +417,12 @@ class Job:
         if expected is None:
             return
         self._run_case(model, case, OTHER_MODE, state, tree, expected, result)
-        if result.class_ is None:
-            return
-        report.detail["flags"] = ["eval_mode_differs"]
-        report.generality = report.generality or f"in eval mode, at the tiny case: {result.class_}: {result.note}"
-        if result.is_gone:
-            report.outcome, report.done, report.reopen = "skip", 0, True
+        _tell(report, result, "eval_mode_differs", "in eval mode")
+
+    def _try_nan(self, case: Json, report: Report) -> None:
+        """Inputs with NaN, on which nothing rests either: tl.maximum drops what torch.relu hands on."""
+        result = self._case(case, Step(("nan",), name="nan"), self._next_seed(), twice=False)
+        _tell(report, result, "nan_differs", "where inputs have NaN")
 
     def _own_instead(self, result: CaseResult, why: str) -> Report:
         if self.is_too_large:
@@ -685,13 +687,17 @@ class Job:
             reference.takes_other_weights = self._admitted(model, tree) is not None
         return reference.takes_other_weights
 
-    def _admitted(self, model: str, tree: Any, **more: Any) -> Expected | None:
-        """The right answer; None where the reference raises, is not finite, or disagrees with itself in fp64."""
+    def _admitted(self, model: str, tree: Any, *, has_nan: bool = False, **more: Any) -> Expected | None:
+        """The right answer; None where the reference raises, is not finite, or disagrees with itself in fp64.
+
+        has_nan: some values of the inputs are no number, and some of the answer have to be.
+        """
         try:
             expected = self._expect(model, tree, want_fp64=True, **more)
         except ReferenceRaised:
             return None
-        return expected if expected.is_finite() and expected.is_self_consistent() else None
+        is_fit = expected.has_some_nan() if has_nan else expected.is_finite()
+        return expected if is_fit and expected.is_self_consistent() else None
 
     def _expect(self, model: str, tree: Any, *, want_fp64: bool, **more: Any) -> Expected:
         return self.reference.expect(
@@ -714,8 +720,9 @@ class Job:
         is_extreme = transform in variations.EXTREME
         is_tied = transform == "ties"  # from which the last digit leads to another side of a step
         expected = self._admitted(
-            model, tree, is_extreme=is_extreme, scatters=is_extreme and not is_tied, rounds=is_tied, scales=scales
-        )
+            model, tree, has_nan=transform == "nan", is_extreme=is_extreme, scatters=is_extreme and not is_tied,
+            rounds=is_tied, scales=scales,
+        )  # fmt: skip
         if expected is None or (expected.is_constant() and not (self._first and self._first.is_constant())):
             return None
         return None if is_plain_known and self._first and not expected.differs(self._first) else expected
@@ -946,6 +953,16 @@ class Job:
         if result is not None and self._device.type == "cuda":
             result.call_ms = (time.monotonic_ns() - start) / 1e6
         return answer
+
+
+def _tell(report: Report, result: CaseResult, flag: str, where: str) -> None:
+    """Of a case at the tiny size that decides nothing: a failure is a flag."""
+    if result.class_ is None:
+        return
+    report.detail["flags"] = [*report.detail.get("flags", []), flag]
+    report.generality = report.generality or f"{where}, at the tiny case: {result.class_}: {result.note}"
+    if result.is_gone:
+        report.outcome, report.done, report.reopen = "skip", 0, True
 
 
 def _check_form(outputs: list[tuple[str, Any]], expected: Expected, result: CaseResult, *, dtypes: bool) -> bool:

@@ -23,6 +23,9 @@ LARGE: Final = 100.0
 SMALL: Final = 1e-3
 ZERO_SHARE: Final = 0.125
 ENDS_SHARE: Final = 1 / 64
+NAN_EVERY: Final = 64
+NAN_MOST: Final = 16
+"""So that some of an answer is finite where each row is reduced."""
 ROWS_MAX: Final = 1 << 24
 """Of a tensor with more rows only the first so many change places."""
 SAMPLE: Final = 65536
@@ -129,6 +132,18 @@ def ties(tensor: torch.Tensor, seed: int) -> bool:
         return False
     tensor.mul_(2.0).round_().mul_(0.5)
     return True
+
+
+def nan(tensor: torch.Tensor, seed: int) -> bool:
+    """A few values are no number: a maximum or a comparison may drop them."""
+    flat = _flat(tensor)
+    if flat is None or is_label(tensor) or is_symmetric(tensor):
+        return False
+    count = min(NAN_MOST, 1 + flat.numel() // NAN_EVERY)
+    places = torch.randint(0, flat.numel(), (count,), generator=_generator(tensor, seed), device=tensor.device)
+    places = places[flat[places] != 0]
+    flat[places] = torch.nan
+    return bool(places.numel())
 
 
 def ends(tensor: torch.Tensor, seed: int) -> bool:
@@ -258,6 +273,7 @@ TRANSFORMS: Final[dict[str, Transform]] = {
     "small": small,
     "zeros": zeros,
     "ties": ties,
+    "nan": nan,
     "ends": ends,
     "permuted": permuted,
     "shifted": shifted,
