@@ -127,10 +127,18 @@ def zeros(tensor: torch.Tensor, seed: int) -> bool:
 
 
 def ties(tensor: torch.Tensor, seed: int) -> bool:
-    """Every value rounded to halves: many are equal, and many lie halfway between two integers."""
+    """Every value rounded to a half, a quarter, an eighth or a sixteenth: many are equal, and many lie halfway between
+    two integers, also when they are doubled or taken four or eight times."""
     if is_label(tensor):
         return False
-    tensor.mul_(2.0).round_().mul_(0.5)
+    if is_symmetric(tensor):
+        tensor.mul_(2.0).round_().mul_(0.5)
+        return True
+    generator = _generator(tensor, seed)
+    for part in _row_parts(tensor) if tensor.dim() else (tensor,):
+        drawn = torch.randint(1, 5, part.shape, generator=generator, device=part.device, dtype=torch.int8)
+        steps = (torch.ones_like(drawn) << drawn).to(part.dtype)
+        part.mul_(steps).round_().div_(steps)
     return True
 
 
