@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -164,3 +165,34 @@ def test_what_a_node_cannot_write_is_judged_by_another(cluster: Cluster) -> None
     while b"has joined again" not in a.log.read_bytes():
         assert time.monotonic() < deadline
         time.sleep(0.2)
+
+
+@pytest.mark.slow
+def test_what_runs_while_the_database_hangs_is_judged_afterwards(cluster: Cluster) -> None:
+    """For longer than the lease, where no other node is there to take it up."""
+    a, b, c = cluster.nodes.values()
+    for other in (b, c):
+        other.stop()
+    gate = Path(a.log.parent, "go")
+    posted = [
+        str(post(a, "/v1/submissions", candidate=candidate(str(number), f"compile=until:{gate},pass"))["id"])
+        for number in range(3)
+    ]
+    deadline = time.monotonic() + 120
+    while len(cluster.held_by("a")) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    asked = "SELECT pid FROM pg_stat_activity WHERE usename = 'verifierd' AND pid <> pg_backend_pid()"
+    backends = [int(pid) for pid in cluster.database.ask(asked)]
+    for pid in backends:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        time.sleep(20)
+    finally:
+        for pid in backends:
+            os.kill(pid, signal.SIGCONT)
+    gate.touch()
+    for one in posted:
+        assert a.call("GET", f"/v1/submissions/{one}?wait=60")[1]["class"] == "ok"
+    assert b"has joined again" in a.log.read_bytes()
+    assert cluster.database.ask("SELECT sum(n) FROM verifierd.tally WHERE what = 2") == [str(len(posted))]
