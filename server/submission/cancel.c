@@ -9,6 +9,7 @@
 #include "common/log.h"
 #include "server/queue/scheduler.h"
 #include "server/store/store.h"
+#include "server/submission/adopt.h"
 #include "server/submission/attempt.h"
 #include "server/submission/conclude.h"
 #include "server/submission/funnel.h"
@@ -177,6 +178,23 @@ cancel_elsewhere(struct funnel *f, const char *id, enum cancel_reason why, struc
     return rc;
 }
 
+/*
+ * It waits in the store, for nobody or in another's queue: taken in, it ends with the batch, unless somebody claims it
+ * first and is told then (others_take()).
+ */
+static void
+add_waiting(struct batch *b, const struct submission_row *row)
+{
+    struct funnel *f = b->funnel;
+
+    if (row->state != SUBMISSION_QUEUED || store_lease_ms(f->store) == STORE_LEASE_ENDLESS ||
+        !store_is_writable(f->store))
+        return;
+    struct submission *s = adopt(f, row, NULL, false);
+    if (s && !add_to_batch(b, s, row))
+        f->taken(s);
+}
+
 /* How many are left to others to cancel; or an error. */
 static int
 cancel_others(struct funnel *f, const struct seen *seen, enum cancel_reason why, struct error *err)
@@ -206,6 +224,8 @@ cancel_rows(struct funnel *f, const struct seen *seen, enum cancel_reason why, s
     for (size_t i = 0; i < seen->n; i++) {
         struct submission *s = submission_by_id(f, seen->rows[i].id);
         bool is_left = s && !is_spared(s, why) && !(batch && add_to_batch(batch, s, &seen->rows[i]));
+        if (!s && batch)
+            add_waiting(batch, &seen->rows[i]);
         if (is_left && n < GROUP_MAX)
             found[n++] = s;
     }

@@ -171,6 +171,20 @@ def test_who_asks_for_a_gpu_waits_for_it(roles: Roles) -> None:
     assert node.call("GET", f"/v1/submissions/{one}?wait=60")[1]["state"] == "cancelled"
 
 
+def test_what_waits_for_nobody_is_cancelled_at_once(roles: Roles) -> None:
+    """The node that took it in is gone, and no other one takes anything."""
+    front, other = roles.start("front", "http"), roles.start("b", "http")
+    poster(front)
+    items = [{"candidate": f"# script: timing=1.3\n# {i}\n"} for i in range(64)]
+    group = str(front.call("POST", "/v1/groups", {"task": "scripted", "candidates": items})[1]["id"])
+    front.kill()
+    assert other.call("DELETE", f"/v1/groups/{group}")[0] == 200
+    document = other.call("GET", f"/v1/groups/{group}?wait=5")[1]
+    assert document["state"] == "cancelled", document
+    assert {(item["state"], item["cancel_reason"]) for item in document["items"]} == {("cancelled", "asked")}
+    assert roles.database.ask("SELECT count(*) FROM verifierd.job") == ["0"]
+
+
 def test_a_daemon_by_itself_refuses_who_asks_for_a_gpu_that_it_lacks() -> None:
     with service.directory() as directory:
         node = Node("alone", directory, str(directory / "store.db"))
