@@ -92,6 +92,7 @@ struct exchange {
     json_t *document;               /* the body, parsed */
     char key[STORE_KEY_SIZE];       /* Idempotency-Key, "": none */
     char body_hash[HASH_TEXT_SIZE]; /* where there is a key */
+    const char *warning;            /* static: of what was accepted; NULL: none */
     bool is_replay;                 /* answered again, by a key that is known */
     double wait_s;                  /* asked for, or what the route waits; < 0: not */
     bool is_preferred;              /* by Prefer, so Preference-Applied is due */

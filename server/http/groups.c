@@ -148,8 +148,8 @@ send_accepted(struct exchange *x, struct exchange_read *call)
     const char *queued = submission_state_name(SUBMISSION_QUEUED);
 
     exchange_set_json(x, 202,
-                      json_pack("{s:s, s:s, s:O, s:{s:s+}}", "id", x->id, "state", queued, "items", l->items,
-                                "links", "self", "/v1/groups/", x->id));
+                      json_pack("{s:s, s:s, s:O, s:{s:s+}, s:s*}", "id", x->id, "state", queued, "items",
+                                l->items, "links", "self", "/v1/groups/", x->id, "warning", x->warning));
     set_headers(x);
     exchange_send(x);
 }
@@ -183,6 +183,7 @@ group_added(struct exchange *x, const struct funnel_answer *answer)
     if (exchange_refused(x, answer))
         return;
     snprintf(x->id, sizeof(x->id), "%s", answer->id);
+    x->warning = answer->warning;
     exchange_accepted(x, "group");
     answer_known(x);
 }

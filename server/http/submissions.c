@@ -179,8 +179,9 @@ answer_accepted(struct exchange *x)
     json_t *links = json_pack("{s:s+, s:s++, s:s++}", "self", "/v1/submissions/", x->id, "source",
                               "/v1/submissions/", x->id, "/source", "log", "/v1/submissions/", x->id, "/log");
     exchange_set_json(x, 202,
-                      json_pack("{s:s, s:s, s:o}", "id", x->id, "state",
-                                submission_state_name(SUBMISSION_QUEUED), "links", links));
+                      json_pack("{s:s, s:s, s:o, s:s*}", "id", x->id, "state",
+                                submission_state_name(SUBMISSION_QUEUED), "links", links, "warning",
+                                x->warning));
     set_headers(x);
     exchange_send(x);
 }
@@ -204,6 +205,7 @@ submission_added(struct exchange *x, const struct funnel_answer *answer)
     if (exchange_refused(x, answer))
         return;
     snprintf(x->id, sizeof(x->id), "%s", answer->id);
+    x->warning = answer->warning;
     exchange_accepted(x, "submission");
     answer_known(x);
 }

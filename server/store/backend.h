@@ -144,6 +144,7 @@ struct reader_ops {
                        void *arg, struct error *err);
     int (*waits)(struct store_reader *r, const struct store_lease *l, const struct store_wants *wants,
                  bool *out, struct error *err);
+    int (*is_ahead)(struct store_reader *r, bool *out, struct error *err);
 
     /* Of a reader that does nothing else, the keeper: at once durable, and not between begin() and end(). */
     int (*renew)(struct store_reader *r, const struct store_lease *l, int64_t lease_ms,

@@ -586,3 +586,10 @@ reader_waits(struct store_reader *r, const struct store_lease *l, const struct s
     return r->ops->waits ? r->ops->waits(r, l, wants ? wants : &all, out, err)
                          : reader_list_submissions(r, &queued, found_cb, out, err);
 }
+
+int
+reader_is_ahead(struct store_reader *r, bool *out, struct error *err)
+{
+    *out = false;
+    return r->ops->is_ahead ? r->ops->is_ahead(r, out, err) : 0;
+}

@@ -594,6 +594,11 @@ int reader_each_cancel(struct store_reader *r, const char *node, int limit, stor
 int reader_waits(struct store_reader *r, const struct store_lease *l, const struct store_wants *wants,
                  bool *out, struct error *err);
 
+/* Whether so much that was handed on waits that nothing more is to be compiled ahead. */
+#define STORE_AHEAD_MOST 2048
+#define STORE_AHEAD_BYTES (256 << 20)
+int reader_is_ahead(struct store_reader *r, bool *out, struct error *err);
+
 struct store_counts {
     int64_t by_state[SUBMISSION_NSTATES];
     int64_t tasks;

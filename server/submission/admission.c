@@ -5,6 +5,7 @@
 #include "server/queue/clients.h"
 #include "server/queue/scheduler.h"
 #include "server/submission/counters.h"
+#include "server/submission/elsewhere.h"
 #include "server/submission/funnel.h"
 #include "server/submission/parts.h"
 #include "server/submission/single_flight.h"
@@ -14,7 +15,8 @@
 int64_t
 admission_waiting(const struct funnel *f)
 {
-    return f->n_asking + flight_following(f->flight) + scheduler_waiting(f->scheduler);
+    return f->n_asking + flight_following(f->flight) + scheduler_waiting(f->scheduler) +
+           elsewhere_owned(f->elsewhere);
 }
 
 int

@@ -7,7 +7,10 @@
 
 #include "server/submission/funnel.h"
 
-/* Submissions that wait for a slot, for a device, or for the verdict of an identical one. */
+/*
+ * Submissions that wait for a slot, for a device, or for the verdict of an identical one; and what was accepted here, left
+ * to other nodes, and has not ended.
+ */
 int64_t admission_waiting(const struct funnel *f);
 /* Seconds after which one that was refused may try again. */
 int admission_retry_after(const struct funnel *f);

@@ -6,6 +6,7 @@
 
 #include "common/auto.h"
 #include "common/log.h"
+#include "server/queue/clients.h"
 #include "server/store/store.h"
 #include "server/submission/elsewhere.h"
 #include "server/submission/groups.h"
@@ -64,6 +65,10 @@ end_following(struct funnel *f, struct submission *s)
     if (!e)
         return;
     waits_move(&e->waits, &s->waits);
+    if (e->owner) {
+        s->is_accepted = true;
+        client_drop_submission(e->owner);
+    }
     if (e->group)
         group_end_elsewhere(e->group);
     elsewhere_remove(f->elsewhere, e);

@@ -42,6 +42,7 @@ struct elsewhere {
     struct elsewhere_entry *by_id;
     struct elsewhere_entry *oldest; /* by the last look */
     size_t n;
+    int64_t n_owned;
     bool is_polling, is_urgent;
 };
 
@@ -145,11 +146,31 @@ elsewhere_ask(struct elsewhere *e, const char *id)
 }
 
 void
-elsewhere_remove(struct elsewhere *e, struct elsewhere_entry *entry)
+elsewhere_own(struct elsewhere *e, struct elsewhere_entry *entry, struct client *owner)
+{
+    entry->owner = owner;
+    e->n_owned++;
+}
+
+int64_t
+elsewhere_owned(const struct elsewhere *e)
+{
+    return e->n_owned;
+}
+
+static void
+end_following(struct elsewhere *e, struct elsewhere_entry *entry)
 {
     HASH_DEL(e->by_id, entry);
     DL_DELETE(e->oldest, entry);
     e->n--;
+    e->n_owned -= entry->owner != NULL;
+}
+
+void
+elsewhere_remove(struct elsewhere *e, struct elsewhere_entry *entry)
+{
+    end_following(e, entry);
     entry_free(entry);
 }
 
@@ -249,9 +270,7 @@ tell(struct elsewhere *e, struct look *look)
         return;
     look->news.verdict = look->verdict;
     look->news.members = look->members;
-    HASH_DEL(e->by_id, entry);
-    DL_DELETE(e->oldest, entry);
-    e->n--;
+    end_following(e, entry);
     e->cb(e->arg, entry, &look->news);
     entry_free(entry);
 }

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <uthash.h>
 #include <uv.h>
@@ -15,6 +16,7 @@
 #include "common/ids.h"
 #include "server/store/store.h"
 
+struct client;
 struct elsewhere;
 struct funnel_wait;
 struct group;
@@ -24,9 +26,10 @@ struct elsewhere_entry {
     UT_hash_handle hh;
     struct elsewhere_entry *prev, *next; /* elsewhere.c's own */
     char id[ID_SIZE];
-    char group_id[ID_SIZE];    /* "": of none, or not known */
-    char *client;              /* NULL: of none, or not known */
-    struct group *group;       /* that counts it among those that are not finished; NULL: none does */
+    char group_id[ID_SIZE]; /* "": of none, or not known */
+    char *client;           /* NULL: of none, or not known */
+    struct group *group;    /* that counts it among those that are not finished; NULL: none does */
+    struct client *owner; /* it was accepted here and counts as its client's that waits; NULL: it does not */
     struct funnel_wait *waits; /* head of a list that is the caller's */
     bool is_known;             /* it is a submission, and the fields above say whose */
 };
@@ -61,6 +64,9 @@ struct elsewhere_entry *elsewhere_add(struct elsewhere *e, const char *id, const
 /* The same of an id of which nothing else is known. */
 struct elsewhere_entry *elsewhere_ask(struct elsewhere *e, const char *id);
 struct elsewhere_entry *elsewhere_find(struct elsewhere *e, const char *id); /* NULL: it is not followed */
+/* It counts as accepted here from now on, until it is followed no more. */
+void elsewhere_own(struct elsewhere *e, struct elsewhere_entry *entry, struct client *owner);
+int64_t elsewhere_owned(const struct elsewhere *e); /* how many do */
 /* It is followed no more, and nobody is told: nobody waits for it by now. */
 void elsewhere_remove(struct elsewhere *e, struct elsewhere_entry *entry);
 

@@ -56,9 +56,10 @@ struct funnel_answer {
     enum funnel_refusal refusal;
     struct json_fault fault;
     int retry_after_s;
-    bool is_new;  /* tasks: false where it existed already */
-    char id[80];  /* submission, group or task id when refusal is FUNNEL_OK */
-    char *detail; /* NULL or text; view, valid during the callback */
+    bool is_new;         /* tasks: false where it existed already */
+    char id[80];         /* submission, group or task id when refusal is FUNNEL_OK */
+    const char *warning; /* static: what its maker should know; NULL: nothing */
+    char *detail;        /* NULL or text; view, valid during the callback */
 };
 /* Runs once, on a later turn of the loop or before the call returns. answer is borrowed. */
 typedef void funnel_answer_cb(void *arg, const struct funnel_answer *answer);

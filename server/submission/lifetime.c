@@ -203,7 +203,9 @@ make_stage_pool(struct funnel *f, enum child_role role, int64_t slots, struct er
 static bool
 has_cpu(void *arg)
 {
-    return zygotes_are_ready(arg);
+    const struct funnel *f = arg;
+
+    return zygotes_are_ready(f) && !node_is_ahead(f->node);
 }
 
 static enum scheduler_prepared

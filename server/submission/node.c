@@ -50,6 +50,7 @@ struct node {
     bool is_asking;             /* a renewal or a joining is under way */
     bool is_looking;            /* for what waits */
     bool is_draining;
+    bool is_ahead; /* as of the last check */
     bool has_found;
     struct store_claim claim;
     struct submission_row row;  /* owned */
@@ -76,6 +77,12 @@ node_lease_s(const struct node *n)
     if (store_lease_ms(n->funnel->store) == STORE_LEASE_ENDLESS)
         return INFINITY;
     return n->is_lost ? -1 : (double)(n->until_ns - clock_monotonic_ns()) / 1e9;
+}
+
+bool
+node_is_ahead(const struct node *n)
+{
+    return n->is_ahead;
 }
 
 struct store_wants
@@ -229,8 +236,8 @@ has_room(const struct node *n)
 {
     const struct funnel *f = n->funnel;
 
-    return !n->is_lost && !n->is_draining && !f->is_stopping && scheduler_has_room(f->scheduler) &&
-           zygotes_are_ready(f);
+    return !n->is_lost && !n->is_draining && !n->is_ahead && !f->is_stopping &&
+           scheduler_has_room(f->scheduler) && zygotes_are_ready(f);
 }
 
 static void
@@ -433,6 +440,7 @@ struct check {
         bool is_unfinished;
     } items[CHECK_MOST];
     char node_name[STORE_NODE_SIZE];
+    bool is_compiler, is_ahead;
     size_t norders;
     struct {
         char id[ID_SIZE];
@@ -458,12 +466,25 @@ check_read_cb(void *arg, struct store_reader *r)
         if (reader_is_unfinished(r, c->items[i].id, &c->items[i].is_unfinished, NULL) != 0)
             c->items[i].is_unfinished = true;                           /* not known: it is asked again */
     reader_each_cancel(r, c->node_name, CHECK_MOST, order_cb, c, NULL); /* the same */
+    if (c->is_compiler)
+        reader_is_ahead(r, &c->is_ahead, NULL);
 }
 
 static bool
 is_unclaimed(const struct submission *s)
 {
     return s->state == STATE_QUEUED && !s->is_claimed && !s->is_claiming && !s->attempt;
+}
+
+static void
+note_ahead(struct node *n, bool is_ahead)
+{
+    if (n->is_ahead == is_ahead)
+        return;
+    n->is_ahead = is_ahead;
+    log_info(NULL, is_ahead ? "enough that was compiled waits for a GPU: nothing more is begun"
+                            : "less that was compiled waits for a GPU: it goes on");
+    scheduler_kick(n->funnel->scheduler);
 }
 
 static void
@@ -483,11 +504,12 @@ checked_cb(void *arg)
     }
     for (size_t i = 0; i < c->norders && !f->is_stopping; i++)
         cancel_ordered(f, c->orders[i].id, c->orders[i].order);
+    note_ahead(n, c->is_ahead);
     free(c);
     pending_end_write(f->pending);
 }
 
-/* Some of them after the other, the oldest first. And what another node was asked to cancel. */
+/* Some of them after the other, the oldest first. What another node was asked to cancel. And how far it is ahead. */
 static void
 check_queued(struct node *n)
 {
@@ -497,6 +519,8 @@ check_queued(struct node *n)
     if (!c)
         return;
     c->node = n;
+    c->is_compiler = config_has_role(f->config, "compile");
+    c->is_ahead = n->is_ahead;
     snprintf(c->node_name, sizeof(c->node_name), "%s", n->lease.node);
     struct registry_entry *last = registry_find(f->registry, n->checked);
     struct registry_entry *e = last ? registry_after(last) : NULL;

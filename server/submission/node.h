@@ -20,6 +20,8 @@ void node_free(struct node *n);
 void node_drain(struct node *n);
 /* What this daemon takes of what waits in the store. */
 struct store_wants node_wants(const struct funnel *f);
+/* It only compiles, and enough waits for a device that was compiled: it begins nothing until that is less. */
+bool node_is_ahead(const struct node *n);
 /* Under which this daemon claims. View. */
 const struct store_lease *node_lease(const struct node *n);
 /* How long it still lasts by this machine's clock, negative once it is lost; INFINITY: it needs no renewal. */

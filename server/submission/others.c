@@ -57,7 +57,10 @@ others_take(struct submission *s)
     registry_remove(f->registry, &s->entry);
     if (s->group)
         group_begin_elsewhere(s->group, &s->member);
-    client_drop_submission(s->job.client);
+    if (s->is_accepted)
+        elsewhere_own(f->elsewhere, e, s->job.client);
+    else
+        client_drop_submission(s->job.client);
     reuse_leave(s);
     attempt_free(f, s->attempt);
     free(s);
@@ -94,6 +97,8 @@ end(struct funnel *f, struct elsewhere_entry *e, const char *verdict)
         funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_VERDICT, e->id, e->group_id, e->client, NULL,
                                                false, 0, verdict, NULL });
     waits_notify(&e->waits);
+    if (e->owner)
+        client_drop_submission(e->owner);
     leave_group(f, e, verdict);
 }
 

@@ -53,6 +53,7 @@ struct submission {
     int sole_losses; /* of those, with nobody else on that worker */
     struct rerun rerun;
     struct store_claim claim; /* its last; number 0: there was none */
+    bool is_accepted;         /* here, and counts for the limits of this daemon until it has ended */
     bool is_claiming;         /* the store was asked for that, or to hand it on, and has not agreed yet */
     bool is_claimed;          /* it was taken from the store, and claim holds for its first beginning here */
     bool is_exhausted;        /* it has been begun too often: it ends when it is loaded */

@@ -11,10 +11,12 @@
 #include "server/queue/scheduler.h"
 #include "server/store/store.h"
 #include "server/submission/admission.h"
+#include "server/submission/elsewhere.h"
 #include "server/submission/follow.h"
 #include "server/submission/funnel.h"
 #include "server/submission/groups.h"
 #include "server/submission/node.h"
+#include "server/submission/node_about.h"
 #include "server/submission/parts.h"
 #include "server/submission/pending.h"
 #include "server/submission/request.h"
@@ -54,6 +56,7 @@ struct intake {
     struct funnel_answer answer; /* what reading came to */
     struct task_look look;     /* for the task by its name, before the rest is read, or for the inline one */
     enum funnel_refusal found; /* of the former */
+    bool has_gpu;              /* a node that lives, or none was asked for */
     struct json_fault found_fault;
 };
 
@@ -127,6 +130,8 @@ added_cb(void *arg, int code, const struct error *err)
     struct funnel *f = in->funnel;
     struct funnel_answer a = { .refusal = FUNNEL_OK, .is_new = true };
 
+    if (!in->has_gpu)
+        a.warning = "no node has such a GPU now: it waits for one";
     if (code != 0) {
         if (in->has_key && code == ERR_CONFLICT)
             refuse(in, FUNNEL_KEY_TAKEN, "", err->text);
@@ -142,6 +147,7 @@ added_cb(void *arg, int code, const struct error *err)
             log_error(in->tickets[i].id, "no memory to queue it: it waits in the store for the next start");
             continue;
         }
+        s->is_accepted = true;
         if (s->group && group_is_new(s->group)) {
             AUTO_JSON json_t *request = json_loads(in->request.document, JSON_ALLOW_NUL, NULL);
             group_configure(s->group, request, 0);
@@ -275,7 +281,11 @@ has_room(const struct funnel *f, size_t n, struct funnel_answer *a)
         json_refuse(&a->fault, "", "the daemon is draining");
     } else if (admission_waiting(f) + (int64_t)n > f->config->queue_limit) {
         a->refusal = FUNNEL_FULL;
-        json_refuse(&a->fault, "", "%lld submissions wait already", (long long)admission_waiting(f));
+        char left[48] = "";
+        if (elsewhere_owned(f->elsewhere) > 0)
+            snprintf(left, sizeof(left), ", %lld of them for other nodes",
+                     (long long)elsewhere_owned(f->elsewhere));
+        json_refuse(&a->fault, "", "%lld submissions wait already%s", (long long)admission_waiting(f), left);
     }
     return a->refusal == FUNNEL_OK;
 }
@@ -332,9 +342,8 @@ looked_cb(void *arg)
         answer(in, a);
 }
 
-/* It was read. */
 static void
-go_on(struct intake *in)
+look_for_task(struct intake *in)
 {
     if (in->answer.refusal == FUNNEL_OK && in->request.is_inline) {
         in->look = (struct task_look){
@@ -344,6 +353,51 @@ go_on(struct intake *in)
     } else {
         looked_cb(in);
     }
+}
+
+static void
+node_cb(void *arg, const struct node_row *row)
+{
+    struct intake *in = arg;
+
+    if (row->lease_left_ms > 0 && !row->is_draining)
+        in->has_gpu |= node_about_has_gpu(row->about, in->request.gpu);
+}
+
+static void
+look_for_gpu_cb(void *arg, struct store_reader *r)
+{
+    struct intake *in = arg;
+
+    if (reader_each_node(r, node_cb, in, NULL) != 0)
+        in->has_gpu = true; /* not known */
+}
+
+static void
+gpu_looked_for_cb(void *arg)
+{
+    struct intake *in = arg;
+    struct funnel *f = in->funnel;
+
+    look_for_task(in);
+    pending_end_write(f->pending);
+}
+
+/* It was read. A node that has just gone may come back with the GPU that is asked for: where none has it, its maker is told. */
+static void
+go_on(struct intake *in)
+{
+    struct funnel *f = in->funnel;
+
+    in->has_gpu = !in->request.gpu || store_lease_ms(f->store) == STORE_LEASE_ENDLESS;
+    if (in->answer.refusal == FUNNEL_OK && !in->has_gpu) {
+        pending_begin_write(f->pending);
+        if (store_read(f->store, look_for_gpu_cb, gpu_looked_for_cb, in, NULL) == 0)
+            return;
+        in->has_gpu = true;
+        pending_end_write(f->pending);
+    }
+    look_for_task(in);
 }
 
 static void

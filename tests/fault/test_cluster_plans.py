@@ -33,6 +33,8 @@ INSERT INTO submission (id, group_id, group_index, task_id, source_hash, state, 
   SELECT '0' || i, 'g' || 1 + i / 4, i % 4, 'sha256:t' || 1 + i % 20000, 'sha256:' || i, 2, 0, 1, 1, 4102444800000 + i,
   'c' || i % 100, 'ok', 'k' || i, '{}' FROM generate_series(1, 60000) i;
 INSERT INTO job SELECT 'j' || i, 1, 0, 1, 1, 'n' || i % 200 FROM generate_series(1, 20000) i;
+INSERT INTO job (id, state, priority, attempts, claim, gpu)
+  SELECT 'w' || i, 0, 0, 0, 0, 'H100' FROM generate_series(1, 20000) i;
 INSERT INTO node SELECT 'n' || i, 1, 9e15 FROM generate_series(0, 199) i;
 INSERT INTO idempotency SELECT 'c' || i, 'k', 'h', 'g' || i, 4102444800000 FROM generate_series(1, 20000) i;
 INSERT INTO trend SELECT 60, 'client:c' || i % 100, i * 60, 'ok', '', '', 1, 'n', 1, 1
@@ -94,14 +96,26 @@ def test_no_statement_reads_a_large_table_from_end_to_end() -> None:
                 use(node)
             finally:
                 node.stop()
+            compiler = Node("c", directory, database.url, ["--role=compile"])
+            body = {"task": "scripted", "candidate": "# script: timing=1\n# carried\n"}
+            assert compiler.call("POST", "/v1/submissions", body)[0] == 202
+            time.sleep(3)
+            compiler.stop()
         finally:
             database.stop()
         found = plans(directory / "postgres.log")
         ours = {query: plan for query, plan in found.items() if "generate_series" not in query}
-        claims = [plan for query, plan in ours.items() if query.startswith("WITH lease AS MATERIALIZED")]
+        claims = [plan for query, plan in ours.items() if "chosen AS MATERIALIZED" in query]
         assert len(claims) == 2, sorted(ours)
         for plan in claims:
             assert "CTE chosen" in plan and "LockRows" in plan and "Index Scan using job_" in plan, plan
+        named = [plan for query, plan in ours.items() if query.startswith("WITH RECURSIVE name")]
+        assert len(named) == 2, sorted(ours)
+        for plan in named:
+            assert "using job_gpu" in plan and "job_waits" not in plan, plan
+        for text, index in (("NOT handed_on", "job_new"), ("AND handed_on", "job_handed")):
+            found_by = [plan for query, plan in ours.items() if text in query and query.startswith("SELECT")]
+            assert len(found_by) == 1 and f"using {index}" in found_by[0], found_by
         scans = {
             f"{table}: {query}"
             for query, plan in ours.items()

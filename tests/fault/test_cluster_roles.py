@@ -171,6 +171,79 @@ def test_who_asks_for_a_gpu_waits_for_it(roles: Roles) -> None:
     assert node.call("GET", f"/v1/submissions/{one}?wait=60")[1]["state"] == "cancelled"
 
 
+def left_to_others(client: service.Client, n: int) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while True:
+        queues = client.get("/v1/status").json()["queues"]
+        if (queues["waiting"], queues["queued"]["interactive"], queues["cpu_running"]) == (n, 0, 0):
+            return
+        assert time.monotonic() < deadline, queues
+        time.sleep(0.05)
+
+
+def test_what_is_left_to_others_counts_until_it_ends(roles: Roles) -> None:
+    """For the limit of the queue and for its client's quota, though nobody has it."""
+    node = roles.start("a", "all", "--queue-limit=3", "--quotas=c:queued=2")
+    poster(node)
+    client = service.Client(node.url)
+
+    def post(**more: object) -> service.Answer:
+        candidate = f"# script: timing=1.3\n# {time.monotonic_ns()}\n"
+        return client.post("/v1/submissions", {"task": "scripted", "candidate": candidate, "gpu": "H100", **more})
+
+    held = [post(client="c").json() for _ in range(2)]
+    assert {one["warning"] for one in held} == {"no node has such a GPU now: it waits for one"}
+    assert post().status == 202
+    left_to_others(client, 3)
+    full = post()
+    assert (full.status, full.json()["code"]) == (429, "queue_full")
+    assert full.json()["detail"] == "3 submissions wait already, 3 of them for other nodes"
+    assert int(full.headers["Retry-After"]) >= 1
+    assert client.call("DELETE", f"/v1/submissions/{held[0]['id']}").status == 200
+    client.wait(str(held[0]["id"]), LIMIT_S)
+    assert post(client="c").status == 202
+    assert client.call("DELETE", f"/v1/submissions/{held[1]['id']}").status == 200
+    client.wait(str(held[1]["id"]), LIMIT_S)
+    left_to_others(client, 2)
+    group = {"task": "scripted", "candidates": [{"candidate": "# a\n"}, {"candidate": "# b\n"}], "client": "c"}
+    refused = client.post("/v1/groups", {**group, "gpu": "H100"})
+    assert (refused.status, refused.json()["code"]) == (429, "queue_full")
+    assert client.post("/v1/groups", {**group, "candidates": group["candidates"][:1]}).json().get("warning") is None
+
+
+def test_what_a_compiler_handed_on_counts_until_it_ends(roles: Roles) -> None:
+    compiler = roles.start("c", "compile", "--queue-limit=2")
+    post = poster(compiler)
+    ids = [post("timing=1.3") for _ in range(2)]
+    roles.wait("SELECT count(*) FROM verifierd.job WHERE state = 0 AND handed_on", ["2"])
+    body = {"task": "scripted", "candidate": "# script: timing=1.3\n"}
+    status, document = compiler.call("POST", "/v1/submissions", body)
+    assert (status, document["code"]) == (429, "queue_full"), document
+    roles.start("gpu", "all")
+    assert [verdict(compiler, one)["class"] for one in ids] == ["ok", "ok"]
+    assert compiler.call("POST", "/v1/submissions", body)[0] == 202
+
+
+@pytest.mark.parametrize(("jobs", "size"), [(2048, 0), (1, 256 << 20)])
+def test_a_compiler_does_not_compile_ahead_without_end(roles: Roles, jobs: int, size: int) -> None:
+    front, compiler = roles.start("front", "http"), roles.start("c", "compile")
+    roles.database.ask(
+        "INSERT INTO verifierd.job (id, state, priority, attempts, claim, handed_on)"
+        f" SELECT 'x' || i, 0, 1, 0, 0, true FROM generate_series(1, {jobs}) i;"
+        f"INSERT INTO verifierd.carried SELECT 'x1', '{{}}', {size}, ''"
+    )
+    deadline = time.monotonic() + LIMIT_S
+    while b"nothing more is begun" not in compiler.log.read_bytes():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    poster(front)("timing=1.3"), poster(compiler)("timing=1.3")
+    time.sleep(1)  # four looks
+    untouched = "SELECT count(*) FROM verifierd.job WHERE id NOT LIKE 'x%' AND state = 0 AND claim = 0"
+    assert roles.database.ask(untouched) == ["2"]
+    roles.database.ask("DELETE FROM verifierd.job WHERE id LIKE 'x%'")
+    roles.wait("SELECT count(*) FROM verifierd.job WHERE state = 0 AND handed_on", ["2"])
+
+
 def test_what_waits_for_nobody_is_cancelled_at_once(roles: Roles) -> None:
     """The node that took it in is gone, and no other one takes anything."""
     front, other = roles.start("front", "http"), roles.start("b", "http")

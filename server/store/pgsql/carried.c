@@ -1,6 +1,7 @@
 #include "server/store/pgsql/carried.h"
 
 #include "server/store/pgsql/claims.h"
+#include "server/store/pgsql/reading.h"
 
 /*
  * Theory of operation. It only saves work, so that its table is not logged: it is empty after a crash and on a standby that
@@ -38,4 +39,17 @@ pg_hand_on(struct store_backend *b, const struct store_claim *c, const struct st
     if (rc < 0)
         error_prefix(err, "submission %s", c->id);
     return rc < 0 || changed == 1 ? rc : pg_explain_miss(p, c->id, err);
+}
+
+int
+pg_is_ahead(struct store_reader *r, bool *out, struct error *err)
+{
+    AUTO_RESULT PGresult *row = NULL;
+    int rc = pg_read(r, "look for what was handed on",
+                     "SELECT count(*) >= $1 OR coalesce(sum(size), 0) >= $2 FROM (SELECT size FROM job"
+                     " LEFT JOIN carried USING (id) WHERE state = 0 AND handed_on LIMIT $1) h",
+                     SQL_VALUES(sql_int(STORE_AHEAD_MOST), sql_int(STORE_AHEAD_BYTES)), &row, err);
+
+    *out = rc == 0 && pg_column_bool(row, 0, 0);
+    return rc;
 }

@@ -14,7 +14,9 @@
  * subquery again and would lock, and claim, more than one row. What is running is claimed again by its node where its
  * release failed: it has the attempts that the release said.
  *
- * A node that only compiles has statements of its own, so that it finds what was not handed on by an index (job_new).
+ * What waits may be thousands that ask for a GPU which the node does not have. So the names that are asked for ('': none)
+ * are found one after the other in an index that begins with them (job_gpu), and the first of each that fits; order and
+ * bounds are such that no other index serves. A node that only compiles finds what was not handed on by another (job_new).
  */
 
 #define LEASE "SELECT 1 FROM node WHERE name = $1 AND epoch = $2 AND lease_until_ms > now_ms()"
@@ -24,10 +26,10 @@
     "h.name = g.home AND h.epoch = g.home_epoch AND h.lease_until_ms > now_ms() AND NOT" \
     " h.draining"
 #define IS_OWN "(g.home, g.home_epoch) = ($1, $2)"
-/* The row is of a group that another node judges alone, or another life of this one. */
-#define AWAY                                                                                  \
-    "together IS NOT NULL AND EXISTS (SELECT FROM submission_group g JOIN node h ON " IS_HOME \
-    " WHERE g.id = together AND NOT " IS_OWN ")"
+/* The row is of a group that another node judges alone, or another life of this one. (For an EXISTS all groups may be read.) */
+#define AWAY                                                                                \
+    "together IS NOT NULL AND (SELECT true FROM submission_group g JOIN node h ON " IS_HOME \
+    " WHERE g.id = together AND NOT " IS_OWN ") IS TRUE"
 /*
  * Such a group is at home with whoever claims of it first (a trigger notes the life, schema.c). Of two at once the second
  * claims nothing; a claim of its own that was not committed yet it sees.
@@ -37,18 +39,35 @@
     " WHERE " IS_OWN " IS NOT TRUE AND NOT EXISTS (SELECT FROM node h WHERE " IS_HOME                 \
     ") FOR UPDATE OF g SKIP LOCKED),"                                                                 \
     " home AS (UPDATE submission_group g SET home = $1 FROM free WHERE g.id = free.id RETURNING g.id)"
-#define AT_HOME                                                                                       \
-    "(chosen.together IS NULL OR EXISTS (SELECT FROM home) OR EXISTS (SELECT FROM submission_group g" \
+#define AT_HOME                                                                                             \
+    "(chosen.together IS NULL OR chosen.together IN (TABLE home) OR EXISTS (SELECT FROM submission_group g" \
     " WHERE g.id = chosen.together AND " IS_OWN "))"
-/* gpu_name: a parameter, the name of all GPUs of the node. Whoever takes one that is to be cancelled does that. */
-#define FITS(gpu_name) "(gpu IS NULL OR cancel > 0 OR position(gpu IN " gpu_name ") > 0)"
-#define IS_NEW "state = 0 AND (cancel > 0 OR NOT handed_on AND gpu IS NULL AND together IS NULL)"
-#define CLAIMED " RETURNING job.id, job.claim, job.attempts, job.handed_on, job.cancel"
-#define CLAIM(which, attempts)                                                                   \
-    "WITH lease AS MATERIALIZED (" LEASE                                                         \
-    "), chosen AS MATERIALIZED (SELECT id, together FROM job WHERE NOT (" AWAY ") AND " which    \
-    " FOR UPDATE SKIP LOCKED), " HOME " UPDATE job SET state = 1, node = $1, claim = claim + 1," \
-    " attempts = 1 + " attempts " FROM chosen WHERE job.id = chosen.id AND " AT_HOME CLAIMED
+#define LOCKED " FOR UPDATE SKIP LOCKED"
+/* Names that are asked for by what waits, and their first rows; gpu: a parameter, the name of all GPUs of the node. */
+#define GPU "coalesce(gpu, '')"
+#define NAMES                                                                                           \
+    "name (gpu) AS (SELECT min(" GPU ") FROM job WHERE state = 0 UNION ALL SELECT (SELECT min(" GPU ")" \
+    " FROM job WHERE state = 0 AND " GPU " > name.gpu) FROM name WHERE name.gpu IS NOT NULL)"
+#define FIRST(gpu, lock)                                                                                  \
+    "SELECT first.* FROM name CROSS JOIN LATERAL (SELECT id, together, priority FROM job WHERE state = 0" \
+    " AND " GPU " >= name.gpu AND " GPU " <= name.gpu AND NOT (" AWAY ") ORDER BY " GPU ", priority, id"  \
+    " LIMIT 1" lock ") first WHERE position(name.gpu IN " gpu ") > 0"
+/* The same for a node that only compiles; and of what is to be cancelled: whoever takes that does so, at home or not. */
+#define FIRST_NEW(lock)                                                                           \
+    "SELECT new.* FROM (SELECT id, together, priority FROM job WHERE state = 0 AND NOT handed_on" \
+    " AND gpu IS NULL AND together IS NULL ORDER BY priority, id LIMIT 1" lock ") new"
+#define FIRST_CANCELLED(lock)                                                                            \
+    "SELECT ended.* FROM (SELECT id, NULL, priority FROM job WHERE state = 0 AND cancel > 0 ORDER BY id" \
+    " LIMIT 1" lock ") ended"
+/* which: rows of job that are locked. */
+#define CLAIM(which, attempts)                                                          \
+    "lease AS MATERIALIZED (" LEASE "), chosen AS MATERIALIZED (" which "), " HOME      \
+    " UPDATE job SET state = 1, node = $1, claim = claim + 1, attempts = 1 + " attempts \
+    " FROM chosen WHERE job.id = chosen.id AND EXISTS (SELECT FROM lease) AND " AT_HOME \
+    " RETURNING job.id, job.claim, job.attempts, job.handed_on, job.cancel"
+#define NEXT(first)                                                                                          \
+    "SELECT id, together FROM (" first " UNION ALL " FIRST_CANCELLED(LOCKED) ") waits ORDER BY priority, id" \
+                                                                             " LIMIT 1"
 
 #define NODE_KEPT_MS "86400000" /* after its lease has ended */
 
@@ -223,10 +242,12 @@ pg_claim(struct store_backend *b, const struct store_lease *l, const struct stor
     AUTO_RESULT PGresult *row = NULL;
     int rc = pg_ask(
         &p->link, "claim a submission",
-        CLAIM("id = $3 AND (state = 0 OR (state = 1 AND node = $1 AND claim = $4)) AND " FITS(
-                  "$6") " AND ($7::int = 0 OR NOT (handed_on OR gpu IS NOT NULL OR together IS NOT NULL))"
-                        " AND EXISTS (SELECT FROM lease)",
-              "CASE state WHEN 0 THEN attempts ELSE $5 END"),
+        "WITH " CLAIM("SELECT id, together FROM job WHERE NOT (" AWAY ") AND id = $3"
+                      " AND (state = 0 OR (state = 1 AND node = $1 AND claim = $4))"
+                      " AND (cancel > 0 OR position(" GPU " IN $6) > 0)"
+                      " AND ($7::int = 0 OR NOT (handed_on OR gpu IS NOT NULL OR together IS NOT NULL))"
+                      " AND EXISTS (SELECT FROM lease)" LOCKED,
+                      "CASE state WHEN 0 THEN attempts ELSE $5 END"),
         SQL_VALUES(sql_text(l->node), sql_int(l->epoch), sql_text(held->id), sql_int(held->number),
                    sql_int(held->attempts), sql_text(wants->gpu), sql_int(wants->is_compiler)),
         &row, err);
@@ -242,14 +263,8 @@ int
 pg_claim_next(struct store_backend *b, const struct store_lease *l, const struct store_wants *wants,
               struct store_claim *out, struct error *err)
 {
-    static const char any[] =
-        CLAIM("state = 0 AND " FITS("$3") " AND EXISTS (SELECT FROM lease) ORDER BY priority, id LIMIT 1",
-              "attempts");
-    static const char new[] =
-        "WITH lease AS MATERIALIZED (" LEASE "), chosen AS MATERIALIZED (SELECT id FROM job WHERE " IS_NEW
-        " AND EXISTS (SELECT FROM lease) ORDER BY priority, id LIMIT 1 FOR UPDATE SKIP LOCKED)"
-        " UPDATE job SET state = 1, node = $1, claim = claim + 1, attempts = 1 + attempts"
-        " FROM chosen WHERE job.id = chosen.id" CLAIMED;
+    static const char any[] = "WITH RECURSIVE " NAMES ", " CLAIM(NEXT(FIRST("$3", LOCKED)), "attempts");
+    static const char new[] = "WITH " CLAIM(NEXT(FIRST_NEW(LOCKED)), "attempts");
     struct pgsql *p = pgsql_of(b);
     AUTO_RESULT PGresult *row = NULL;
     const struct sql_value values[] = { sql_text(l->node), sql_int(l->epoch), sql_text(wants->gpu) };
@@ -269,11 +284,13 @@ pg_waits(struct store_reader *r, const struct store_lease *l, const struct store
 {
     AUTO_RESULT PGresult *row = NULL;
     const struct sql_value values[] = { sql_text(l->node), sql_int(l->epoch), sql_text(wants->gpu) };
-    int rc = pg_read(r, "look for what waits",
-                     wants->is_compiler ? "SELECT FROM job WHERE " IS_NEW " LIMIT 1"
-                                        : "SELECT FROM job WHERE state = 0 AND " FITS("$3") " AND NOT (" AWAY
-                                                                                            ") LIMIT 1",
-                     values, wants->is_compiler ? 0 : 3, &row, err);
+    int rc =
+        pg_read(r, "look for what waits",
+                wants->is_compiler
+                    ? "SELECT FROM (" FIRST_NEW("") " UNION ALL " FIRST_CANCELLED("") ") waits LIMIT 1"
+                    : "WITH RECURSIVE " NAMES
+                      " SELECT FROM (" FIRST("$3", "") " UNION ALL " FIRST_CANCELLED("") ") waits LIMIT 1",
+                values, wants->is_compiler ? 0 : 3, &row, err);
 
     *out = rc == 0 && PQntuples(row) == 1;
     return rc;

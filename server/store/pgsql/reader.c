@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "server/store/pgsql/carried.h"
 #include "server/store/pgsql/claims.h"
 #include "server/store/pgsql/reading.h"
 
@@ -71,6 +72,7 @@ static const struct reader_ops reader_ops = {
     .each_node = pg_each_node,
     .each_cancel = pg_each_cancel,
     .waits = pg_waits,
+    .is_ahead = pg_is_ahead,
     .renew = pg_renew,
 };
 

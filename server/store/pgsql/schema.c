@@ -341,12 +341,21 @@ static const char version_roles[] =
     ");"
     "ALTER TABLE carried ALTER data SET STORAGE EXTERNAL;"; /* it is compressed */
 
-static const struct pg_step steps_known[] = {
-    { .sql = version_1 },      { .sql = version_nodes },
-    { .sql = version_orders }, { version_runs, runs_batches, runs_indices },
-    { .sql = version_oldest }, { .sql = version_homes },
-    { .sql = version_causes }, { .sql = version_roles }
+/* What waits by the GPU that it asks for, and what was handed on (claims.c, carried.c). */
+static const char *const waiting_indices[] = {
+    "job_gpu ON job (coalesce(gpu, ''), priority, id) WHERE state = 0",
+    "job_handed ON job (id) WHERE state = 0 AND handed_on", NULL
 };
+
+static const struct pg_step steps_known[] = { { .sql = version_1 },
+                                              { .sql = version_nodes },
+                                              { .sql = version_orders },
+                                              { version_runs, runs_batches, runs_indices },
+                                              { .sql = version_oldest },
+                                              { .sql = version_homes },
+                                              { .sql = version_causes },
+                                              { .sql = version_roles },
+                                              { .sql = "", .indices = waiting_indices } };
 
 const struct pg_step *
 pg_schema_steps(size_t *n)
