@@ -94,7 +94,7 @@ class Zygote:
         _, channel, output, pidfd = self.spawn(request["op"], scratch, **more)
         memfds = {name: wire.make_memfd(data) for name, data in fds.items()}
         report = None
-        with channel, contextlib.suppress(wire.ChannelClosed):
+        with contextlib.closing(channel), contextlib.suppress(wire.ChannelClosed):
             channel.send(request, memfds)
             report = channel.receive(LIMIT_S).body
         seconds = time.monotonic() - begun

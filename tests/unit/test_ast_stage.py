@@ -212,7 +212,7 @@ def test_kernels_are_found_wherever_they_stand() -> None:
 
 @pytest.mark.parametrize(
     ("policy", "name"),
-    [({"name": "hybrid"}, "hybrid"), ({"name": "mine", "base": "kernelbench"}, "kernelbench"), (None, "strict")],
+    [({"name": "hybrid"}, "hybrid"), ({"name": "classic"}, "strict"), (None, "strict")],
 )
 def test_policy_names(policy: object, name: str) -> None:
     assert ast_stage.policy_name(policy) == name

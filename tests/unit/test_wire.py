@@ -8,6 +8,7 @@ import os
 import re
 import socket
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture
 def pair() -> Iterator[tuple[wire.Channel, socket.socket]]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs, wire.Channel(ours.detach()) as channel:
+    with theirs, closing(wire.Channel(ours.detach())) as channel:
         yield channel, theirs
 
 

@@ -365,28 +365,28 @@ def _is_tensors(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
 
 
+def _map(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """Every tensor in lists, tuples and dicts, changed."""
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if type(value) in (list, tuple):
+        return type(value)(_map(item, change) for item in value)
+    if isinstance(value, dict):
+        return {key: _map(item, change) for key, item in value.items()}
+    return value
+
+
 def to_device(value: Any, device: torch.device) -> Any:
     """Every tensor in lists, tuples and dicts, moved."""
-    if isinstance(value, torch.Tensor):
-        return value.to(device)
-    if isinstance(value, list | tuple):
-        return type(value)(to_device(item, device) for item in value) if type(value) in (list, tuple) else value
-    if isinstance(value, dict):
-        return {key: to_device(item, device) for key, item in value.items()}
-    return value
+    return _map(value, lambda tensor: tensor.to(device))
 
 
 def cast_inputs(value: Any, dtype: str | None) -> Any:
     """Every floating-point tensor in lists, tuples and dicts in this dtype; None: as it is."""
     if dtype is None:
         return value
-    if isinstance(value, torch.Tensor):
-        return value.to(getattr(torch, dtype)) if value.is_floating_point() else value
-    if isinstance(value, list | tuple):
-        return type(value)(cast_inputs(item, dtype) for item in value) if type(value) in (list, tuple) else value
-    if isinstance(value, dict):
-        return {key: cast_inputs(item, dtype) for key, item in value.items()}
-    return value
+    wanted = getattr(torch, dtype)
+    return _map(value, lambda tensor: tensor.to(wanted) if tensor.is_floating_point() else tensor)
 
 
 def cast_model(model: Any, dtype: str | None) -> Any:

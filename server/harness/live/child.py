@@ -29,6 +29,8 @@ from shared.draws import Draws
 from shared.values import TensorNote
 from shared.wire import (
     CANDIDATE_FILE,
+    DOORBELL_OK,
+    DOORBELL_RAISED,
     DOORBELL_REPLY_MAX,
     SOURCE_MAX,
     WORKER_DETAIL_MAX,
@@ -117,14 +119,21 @@ class Placer:
         if offset is not None:  # an input, or a part of one, too: the referee shall see it as what it is
             return TensorNote.of(tensor, offset)
         self.copied = True
-        if not _is_dense(tensor):
-            tensor = tensor.contiguous()
+        tensor = values.without_gaps(tensor)
         note = TensorNote.of(tensor, self._next)
         if self._next + note.span_bytes > self._end:
             raise MemoryError(f"a tensor of {note.span_bytes} bytes does not fit into the arena")
         self._next = align(self._next + note.span_bytes)
         self._arena.view(note).copy_(tensor)
         return note
+
+
+def _take(message: Message, name: str, most: int) -> bytes:
+    fd = message.take_fd(name)
+    try:
+        return read_memfd(fd, most)
+    finally:
+        os.close(fd)
 
 
 def _copy_state(model: Any, notes: dict[str, TensorNote], arena: Arena) -> None:
@@ -136,10 +145,6 @@ def _copy_state(model: Any, notes: dict[str, TensorNote], arena: Arena) -> None:
                 theirs = arena.view(note)
                 if not torch.equal(mine, theirs):
                     mine.copy_(theirs)
-
-
-def _is_dense(tensor: torch.Tensor) -> bool:
-    return bool(torch.ops.aten.is_non_overlapping_and_dense(tensor))
 
 
 class Child:
@@ -226,9 +231,7 @@ class Child:
     # --- the module ---
 
     def _op_describe(self, message: Message) -> None:
-        fd = message.take_fd("source")
-        source = read_memfd(fd, SOURCE_MAX).decode("utf-8-sig", "replace")
-        os.close(fd)
+        source = _take(message, "source", SOURCE_MAX).decode("utf-8-sig", "replace")
         try:
             spec = cases.describe(
                 source,
@@ -241,16 +244,10 @@ class Child:
             )
         except BaseException as error:
             raise StepFailed("describe", error, cases.REFERENCE_FILE) from None
-        import json
-
-        spec_fd = make_memfd(json.dumps(spec).encode(), "spec")
-        self._channel.send({"ev": "described"}, {"spec": spec_fd})
-        os.close(spec_fd)
+        self._tell("described", "spec", spec)
 
     def _op_load(self, message: Message) -> None:
-        fd = message.take_fd("source")
-        data = read_memfd(fd, SOURCE_MAX)
-        os.close(fd)
+        data = _take(message, "source", SOURCE_MAX)
         self._entry = message.text("entry")
         is_reference = message.text("role") == "reference"
         self._filename = cases.REFERENCE_FILE if is_reference else CANDIDATE_FILE
@@ -274,17 +271,12 @@ class Child:
         """A plan instead of a module: from here on this process runs no code of the candidate's but its kernels."""
         from executor import archive, runner
 
-        fds = {name: message.take_fd(name) for name in ("images", "source")}
         self._filename = CANDIDATE_FILE
         try:
-            images = read_memfd(fds["images"], archive.BYTES_MAX)
-            source = read_memfd(fds["source"], SOURCE_MAX)
+            images, source = _take(message, "images", archive.BYTES_MAX), _take(message, "source", SOURCE_MAX)
             self._plan = runner.Runner(images, source, self._device, message.text("foreign"))
         except BaseException as error:
             raise StepFailed("import", error, self._filename) from None
-        finally:
-            for fd in fds.values():
-                os.close(fd)
         self._channel.send({"ev": "loaded"})
 
     def _op_renew(self, message: Message) -> None:
@@ -388,9 +380,7 @@ class Child:
         import json
 
         arena, _, _ = self._require()
-        fd = message.take_fd("state")
-        state = json.loads(read_memfd(fd, WORKER_DETAIL_MAX))
-        os.close(fd)
+        state = json.loads(_take(message, "state", WORKER_DETAIL_MAX))
         model = self._models[message.text("model")]
         try:
             notes = {item["name"]: TensorNote.parse(item["tensor"], item["name"]) for item in state}
@@ -481,7 +471,7 @@ class Child:
         dtype = message.optional_text("dtype")
         if dtype is not None:
             model = copy.deepcopy(model).double() if isinstance(model, torch.nn.Module) else model
-            args = _to_double(args)
+            args = cases.cast_inputs(args, "float64")
         if message.body.get("training") is not None and isinstance(model, torch.nn.Module):
             model.train(message.boolean("training"))
         if self._plan is not None:
@@ -576,9 +566,9 @@ class Child:
             self._seen = bell.number
             try:
                 events_ns, host_ns = self._answer(doorbell, bell, is_timed)
-                status = native.STATUS_OK
+                status = DOORBELL_OK
             except BaseException as error:
-                events_ns, host_ns, status = 0, 0, native.STATUS_RAISED
+                events_ns, host_ns, status = 0, 0, DOORBELL_RAISED
                 self._told = ()
                 self._write_error(doorbell, error)
             doorbell.answer(bell.number, status, events_ns, host_ns)
@@ -713,16 +703,6 @@ def _set_tf32(allowed: bool) -> None:
         torch.backends.cuda.matmul.allow_tf32 = allowed
     if torch.backends.cudnn.allow_tf32 != allowed:  # on by default where the other is off
         torch.backends.cudnn.allow_tf32 = allowed
-
-
-def _to_double(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.double() if value.is_floating_point() else value
-    if isinstance(value, list | tuple):
-        return type(value)(_to_double(item) for item in value)
-    if isinstance(value, dict):
-        return {key: _to_double(item) for key, item in value.items()}
-    return value
 
 
 def _copy_cache(source: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import torch
 
 
-def _linear(args: tuple[Any, ...], output: torch.Tensor) -> int:
+def _by_second(args: tuple[Any, ...], output: torch.Tensor) -> int:
     return 2 * output.numel() * int(args[1].shape[-1])
 
 
@@ -23,10 +23,6 @@ def _product(args: tuple[Any, ...], output: torch.Tensor) -> int:
 
 def _reflected(args: tuple[Any, ...], output: torch.Tensor) -> int:
     return _product((args[1], args[0]), output)
-
-
-def _added(args: tuple[Any, ...], output: torch.Tensor) -> int:
-    return 2 * output.numel() * int(args[1].shape[-1])
 
 
 def _convolution(args: tuple[Any, ...], output: torch.Tensor) -> int:
@@ -51,10 +47,9 @@ def _attention(args: tuple[Any, ...], output: torch.Tensor) -> int:
 
 
 _COUNTS: Final[dict[str, Callable[[tuple[Any, ...], torch.Tensor], int]]] = {
-    "linear": _linear,
+    **dict.fromkeys(("linear", "addmm", "baddbmm", "addmv"), _by_second),
     **dict.fromkeys(("matmul", "__matmul__", "mm", "bmm", "mv", "dot", "vdot", "inner"), _product),
     "__rmatmul__": _reflected,
-    **dict.fromkeys(("addmm", "baddbmm", "addmv"), _added),
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), _convolution),
     "einsum": _einsum,
     "scaled_dot_product_attention": _attention,

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import torch
+from shared import values
 
 PERIOD: Final = 4096
 SHARE: Final = 0.25
@@ -27,7 +28,7 @@ def vary(tensor: torch.Tensor) -> bool:
     """Give a constant floating-point tensor its other values, in place; False: it is not constant, and left alone."""
     if not tensor.is_floating_point() or tensor.is_meta or not tensor.numel():
         return False
-    if not torch.ops.aten.is_non_overlapping_and_dense(tensor):
+    if not values.is_dense(tensor):
         return False
     tensor = tensor.detach()
     if not bool((tensor == tensor.reshape(-1)[0]).all()):

@@ -28,7 +28,6 @@ struct cu_stream;
 #define CU_ATTRIBUTE_SHARED_MOST 97
 #define CU_ATTRIBUTE_VIRTUAL_MEMORY 102
 #define CU_ATTRIBUTE_POSIX_HANDLES 103
-#define CU_CONTEXT_SPIN 1
 #define CU_STREAM_NON_BLOCKING 1
 #define CU_ALLOCATION_PINNED 1
 #define CU_LOCATION_DEVICE 1
@@ -112,8 +111,6 @@ _Static_assert(sizeof(struct cu_access) == 12, "CUmemAccessDesc");
     X(device_pci, "cuDeviceGetPCIBusId", (char *out, int size, cu_device device))                            \
     X(device_memory, "cuDeviceTotalMem_v2", (size_t * out, cu_device device))                                \
     X(device_attribute, "cuDeviceGetAttribute", (int *out, int attribute, cu_device device))                 \
-    X(primary_state, "cuDevicePrimaryCtxGetState", (cu_device device, unsigned *flags, int *is_active))      \
-    X(primary_flags, "cuDevicePrimaryCtxSetFlags_v2", (cu_device device, unsigned flags))                    \
     X(primary_retain, "cuDevicePrimaryCtxRetain", (struct cu_context * *out, cu_device device))              \
     X(context_set, "cuCtxSetCurrent", (struct cu_context * context))                                         \
     X(context_sync, "cuCtxSynchronize", (void))                                                              \

@@ -54,19 +54,12 @@ need_gpu(void)
 /* --- device --- */
 
 static int
-use_device(const struct driver *d, int ordinal, int is_spinning)
+use_device(const struct driver *d, int ordinal)
 {
-    unsigned flags = 0;
-    int is_active = 0, code;
+    int code = driver_check(d, d->init(0), "cuInit");
 
-    code = driver_check(d, d->init(0), "cuInit");
     if (code == 0)
         code = driver_check(d, d->device_get(&gpu.device, ordinal), "cuDeviceGet");
-    if (code == 0)
-        code =
-            driver_check(d, d->primary_state(gpu.device, &flags, &is_active), "cuDevicePrimaryCtxGetState");
-    if (code == 0 && is_spinning && !is_active)
-        code = driver_check(d, d->primary_flags(gpu.device, CU_CONTEXT_SPIN), "cuDevicePrimaryCtxSetFlags");
     if (code == 0)
         code = driver_check(d, d->primary_retain(&gpu.context, gpu.device), "cuDevicePrimaryCtxRetain");
     if (code == 0)
@@ -75,7 +68,7 @@ use_device(const struct driver *d, int ordinal, int is_spinning)
 }
 
 int
-harness_gpu_init(int ordinal, int is_spinning)
+harness_gpu_init(int ordinal)
 {
     const struct driver *d = driver_open();
     int code;
@@ -86,7 +79,7 @@ harness_gpu_init(int ordinal, int is_spinning)
         return harness_fail(EBUSY, "this process drives GPU %d, not %d", gpu.ordinal, ordinal);
     if (gpu.d != NULL)
         return driver_check(d, d->context_set(gpu.context), "cuCtxSetCurrent");
-    code = use_device(d, ordinal, is_spinning);
+    code = use_device(d, ordinal);
     if (code != 0)
         return code;
     gpu.ordinal = ordinal;

@@ -23,11 +23,9 @@ struct harness_gpu_info {
 };
 
 /*
- * Make (or join) the primary context of a device and make it current for the thread. is_spinning: the host spins while
- * it waits for the GPU, which the clock wants; it takes effect when nobody has made the context before.
- * Calling it again for the same device is fine and makes the context current for another thread. 0 or < 0.
+ * Make (or join) the primary context of a device and make it current for the thread. Calling it again for the same device is fine and makes the context current for another thread. 0 or < 0.
  */
-HARNESS_API int harness_gpu_init(int ordinal, int is_spinning);
+HARNESS_API int harness_gpu_init(int ordinal);
 HARNESS_API int harness_gpu_get_info(struct harness_gpu_info *out);
 
 /*

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import torch
 from shared import native, values
-from shared.wire import DOORBELL_REPLY_MAX, Json
+from shared.wire import DOORBELL_OK, DOORBELL_REPLY_MAX, Json
 
 from oracle import gpu_state, tolerance, variations
 from oracle.cores import Cores
@@ -821,7 +821,7 @@ class Timer:
         self._freeze(side)
         self._note_head(call.head_ns)
         claims = peer.doorbell.claims()
-        if claims.status != native.STATUS_OK:
+        if claims.status != DOORBELL_OK:
             peer.outputs_of(bell.calls)
         if block is not None and bell.set != EMPTY_SET:
             side.events_ns.append(claims.events_ns / bell.calls)

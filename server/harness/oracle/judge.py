@@ -66,10 +66,6 @@ SHAPELESS: Final = ("timeout", "hack")
 """Failures that decide at whatever shape they are met: for the others a shape that nobody promised is an excuse."""
 
 
-FOREIGN: Final = {"strict": "movement", "hybrid": "library", "kernelbench": "any"}
-"""What kernels that are not the candidate's may do, by policy: its key `foreign` says otherwise."""
-
-
 @dataclass(frozen=True)
 class Policy:
     """The parts of a policy that the referee acts on; verifierd checked them."""
@@ -93,7 +89,7 @@ class Policy:
         variation, timing = found.get("variations") or {}, found.get("timing") or {}
         return Policy(
             name=str(found.get("name", "strict")),
-            foreign=str(found.get("foreign") or FOREIGN.get(str(found.get("name", "strict")), "movement")),
+            foreign=str(found["foreign"]),
             count=int(variation.get("count", 5)),
             value=bool(variation.get("value", True)),
             shape=bool(variation.get("shape", True)),
@@ -413,7 +409,7 @@ class Job:
         model, state = self.reference.model(case, OTHER_MODE)
         tree = self.reference.inputs(case, self._next_seed())
         synchronize(self._device)
-        expected = self._admitted(model, tree, training=False)
+        expected = self.admitted_answer(model, tree, training=False)
         if expected is None:
             return
         self._run_case(model, case, OTHER_MODE, state, tree, expected, result)
@@ -522,10 +518,6 @@ class Job:
             if result.is_gone:
                 break
         return results
-
-    def admitted_answer(self, model: str, tree: Any) -> Expected | None:
-        """The reference's, to what lies in set 0 of its arena; None where those inputs are not fit for the task."""
-        return self._admitted(model, tree)
 
     def own_answer(self, model: str, tree: Any) -> list[Any]:
         """The candidate's outputs for the same inputs, copied."""
@@ -684,11 +676,12 @@ class Job:
             model, _ = reference.model(case, 1)
             tree = reference.inputs(case, self._first_seed)
             synchronize(self._device)
-            reference.takes_other_weights = self._admitted(model, tree) is not None
+            reference.takes_other_weights = self.admitted_answer(model, tree) is not None
         return reference.takes_other_weights
 
-    def _admitted(self, model: str, tree: Any, *, has_nan: bool = False, **more: Any) -> Expected | None:
-        """The right answer; None where the reference raises, is not finite, or disagrees with itself in fp64.
+    def admitted_answer(self, model: str, tree: Any, *, has_nan: bool = False, **more: Any) -> Expected | None:
+        """The right answer to what lies in set 0 of the reference's arena; None where it raises, is not finite, or
+        disagrees with itself in fp64.
 
         has_nan: some values of the inputs are no number, and some of the answer have to be.
         """
@@ -719,7 +712,7 @@ class Job:
         scales = self._first.plain_scales() if transform == "spikes" and is_plain_known and self._first else ()
         is_extreme = transform in variations.EXTREME
         is_tied = transform == "ties"  # from which the last digit leads to another side of a step
-        expected = self._admitted(
+        expected = self.admitted_answer(
             model, tree, has_nan=transform == "nan", is_extreme=is_extreme, scatters=is_extreme and not is_tied,
             rounds=is_tied, scales=scales,
         )  # fmt: skip

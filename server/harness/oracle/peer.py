@@ -17,6 +17,7 @@ from shared import native, values
 from shared.arena import Arena, Heap
 from shared.values import TensorNote, ValueRefused
 from shared.wire import (
+    DOORBELL_OK,
     WORKER_DETAIL_MAX,
     Channel,
     ChannelClosed,
@@ -395,7 +396,7 @@ class Peer:
         self.armed -= 1
         bell = self.doorbell.ring(set_, 1, 256)
         self.await_answer(bell, limit_ms)
-        return self.outputs()
+        return self.outputs_of(1)[0]
 
     def await_answer(self, bell: int, limit_ms: float) -> None:
         assert self.doorbell is not None
@@ -406,19 +407,15 @@ class Peer:
         except native.BellTimeoutError:
             raise PeerFailed("timeout", f"the call did not return within {limit_ms / 1000:g} s", is_gone=True) from None
 
-    def outputs(self) -> Any:
-        """What the reply in the page says of one call, every tensor checked against the arena's bounds."""
-        return self.outputs_of(1)[0]
-
     def outputs_of(self, calls: int) -> list[Any]:
-        """The same for each call of a bell."""
+        """What the reply in the page says of each call of a bell, every tensor checked against the arena's bounds."""
         assert self.doorbell is not None
         try:
             data, _ = self.doorbell.read_reply()
             reply = json.loads(data)
             if not isinstance(reply, dict):
                 raise ValueError("no object")
-            if self.doorbell.claims().status != native.STATUS_OK or "error" in reply:
+            if self.doorbell.claims().status != DOORBELL_OK or "error" in reply:
                 raise failure("call", reply.get("error"))
             told = [reply.get("outputs")] if calls == 1 else reply.get("calls")
             if not isinstance(told, list) or len(told) != calls:

@@ -361,7 +361,6 @@ class Reference:
         """Right answers that were given again."""
         self._answered: OrderedDict[Hashable, Answered] = OrderedDict()  # the one used last stands last
         self._states: dict[tuple[str, int], list[Json]] = {}
-        self._current: tuple[str, int] | None = None
         self._fp64_fails = False
         self.tf32_matters: bool | None = None
         self.mutates_inputs = False
@@ -455,7 +454,7 @@ class Reference:
                     raise ReferenceBroken("get_inputs() made larger inputs than it did when the task was registered")
             if not isinstance(values.decode(tree, lambda note: note), list):
                 raise ValueError("they are no list")
-            if not all(is_dense(view) for view in self.views(tree)):
+            if not all(values.is_dense(view) for view in self.views(tree)):
                 raise ValueError("an input is not dense")
         return tree
 
@@ -814,11 +813,6 @@ def available_bytes() -> int | None:
     """Memory of the machine that could be had without swapping; None where the kernel does not say."""
     found = re.search(r"^MemAvailable:\s+(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)
     return None if found is None else int(found[1]) << 10
-
-
-def is_dense(tensor: torch.Tensor) -> bool:
-    """Every byte from its first to its last is one element's, and no element's twice."""
-    return bool(torch.ops.aten.is_non_overlapping_and_dense(tensor))
 
 
 def synchronize(device: torch.device) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import torch
 from shared import native, values
-from shared.wire import Json
+from shared.wire import DOORBELL_OK, Json
 
 from oracle import gpu_state, tolerance, variations
 from oracle.clock import overlap
@@ -105,7 +105,7 @@ class Side:
         peer.await_answer(peer.doorbell.ring(set_, 1, set_ + 1), CALL_LIMIT_MS)
         host_ns = time.monotonic_ns() - began_ns
         claims = peer.doorbell.claims()
-        if claims.status != native.STATUS_OK:
+        if claims.status != DOORBELL_OK:
             peer.outputs_of(1)
         return claims.events_ns, host_ns
 

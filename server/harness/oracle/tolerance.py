@@ -207,7 +207,6 @@ def limit_for(
     own_error: float,
     *,
     tf32: bool,
-    row: Row | None = None,
     ratio: float = 1.0,
     scale: float | None = None,
     known: float | None = None,
@@ -217,7 +216,7 @@ def limit_for(
     ratio: the row's, if that is less. scale: in place of scale_of(expected), if that is less. known: that one, which
     takes its time, where it was asked before.
     """
-    row = row or TABLE.get(dtype)
+    row = TABLE.get(dtype)
     if row is None:
         return Limit(0.0, 0.0, 1.0 - min(AMBIGUOUS_MOST, own_error))
     ratio = min(ratio, row.ratio)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import torch
+from shared import values
 
 SPIKE: Final = {torch.float64: 1e6, torch.float32: 131072.0, torch.bfloat16: 131072.0, torch.float16: 8.0}
 """Factor of a spike. In float32 it leaves the range of float16, so that half precision inside shows."""
@@ -41,7 +42,7 @@ def _generator(tensor: torch.Tensor, seed: int) -> torch.Generator:
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor | None:
     """The elements in memory order, as a view; None for a tensor with gaps."""
-    if not torch.ops.aten.is_non_overlapping_and_dense(tensor):
+    if not values.is_dense(tensor):
         return None
     return tensor.as_strided((tensor.numel(),), (1,))
 

@@ -19,12 +19,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from shared.wire import DOORBELL_OK, DOORBELL_REPLY_MAX
+
 if TYPE_CHECKING:
     import torch
-
-DOORBELL_REPLY_MAX = 64 * 1024
-STATUS_OK = 0
-STATUS_RAISED = 1
 
 
 class NativeError(OSError):
@@ -69,7 +67,7 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "harness_reply_read": (c_int, [c_void_p, c_void_p, c_size_t, c_void_p]),
     "harness_heap_set": (c_int, [c_uint64, c_uint64]),
     "harness_place_set": (c_int, [c_uint64, c_uint64]),
-    "harness_gpu_init": (c_int, [c_int, c_int]),
+    "harness_gpu_init": (c_int, [c_int]),
     "harness_gpu_get_info": (c_int, [c_void_p]),
     "harness_gpu_arena_create": (c_int, [c_uint64, c_void_p, c_void_p, c_void_p, c_void_p]),
     "harness_gpu_arena_import": (c_int, [c_int, c_uint64, c_void_p, c_void_p]),
@@ -235,7 +233,7 @@ class Doorbell:
     def write_reply(self, reply: bytes) -> None:
         _checked(_lib.harness_reply_write(self._page, reply, len(reply)))
 
-    def answer(self, bell: int, status: int = STATUS_OK, events_ns: int = 0, host_ns: int = 0) -> None:
+    def answer(self, bell: int, status: int = DOORBELL_OK, events_ns: int = 0, host_ns: int = 0) -> None:
         _lib.harness_doorbell_answer(self._page, bell, status, events_ns, host_ns)
 
     # the referee's end
@@ -306,9 +304,9 @@ class GpuInfo:
     driver_cuda: int  # 13000: the driver speaks CUDA 13.0
 
 
-def gpu_init(ordinal: int, spinning: bool = False) -> None:
-    """Make the device's primary context (torch shares it) current; spinning: the host spins for the GPU."""
-    _checked(_lib.harness_gpu_init(ordinal, int(spinning)))
+def gpu_init(ordinal: int) -> None:
+    """Make the device's primary context (torch shares it) current."""
+    _checked(_lib.harness_gpu_init(ordinal))
 
 
 def gpu_info() -> GpuInfo:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from shared.movement import words
 from shared.plan import CONSTANT as CONSTANT
 from shared.plan import Call, Plan, walk
 
@@ -20,11 +21,7 @@ Foreign: TypeAlias = Literal["movement", "library", "any"]
 """A policy's key `foreign`: what may be computed by others than the candidate's kernels."""
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-MOVEMENT: Final = _words(
+MOVEMENT: Final = words(
     """
     empty empty_like empty_strided empty_permuted new_empty new_empty_strided
     zeros zeros_like new_zeros zero zero_ ones ones_like new_ones full full_like new_full fill fill_
@@ -45,7 +42,7 @@ MOVEMENT: Final = _words(
 )
 """By name without overload, in aten."""
 
-MOVEMENT_OVERLOADS: Final = _words(
+MOVEMENT_OVERLOADS: Final = words(
     """
     aten.scatter.src aten.scatter.value aten.scatter_.src aten.scatter_.value
     aten.index_put.default aten.index_put_.default aten._unsafe_index_put.default plan.constant.default
@@ -53,7 +50,7 @@ MOVEMENT_OVERLOADS: Final = _words(
 )
 """Where other overloads reduce, or an argument says that values are added up (see _accumulates)."""
 
-LIBRARY: Final = _words(
+LIBRARY: Final = words(
     """
     mm addmm addmm_ bmm baddbmm baddbmm_ addbmm addbmm_ mv addmv addmv_ dot vdot linear matmul
     _int_mm _scaled_mm _grouped_mm _scaled_grouped_mm
@@ -65,7 +62,7 @@ LIBRARY: Final = _words(
     """
 )
 
-REFUSED: Final = _words(
+REFUSED: Final = words(
     """
     from_file set_ set data set_data record_stream _local_scalar_dense item equal is_nonzero allclose is_same_size
     is_set_to is_pinned pin_memory _pin_memory resize_as_sparse_ rename rename_ retain_grad requires_grad_

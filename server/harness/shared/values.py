@@ -103,10 +103,15 @@ class TensorNote:
         return TensorNote(dtype, shape, stride, offset)
 
 
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Every byte from its first to its last is one element's, and no element's twice."""
+    return bool(torch.ops.aten.is_non_overlapping_and_dense(tensor))
+
+
 def without_gaps(tensor: torch.Tensor) -> torch.Tensor:
     """As an input is handed over: with its own strides where it is dense, else contiguous."""
     tensor = tensor.detach().resolve_conj().resolve_neg()
-    return tensor if torch.ops.aten.is_non_overlapping_and_dense(tensor) else tensor.contiguous()
+    return tensor if is_dense(tensor) else tensor.contiguous()
 
 
 def _sizes(found: Any, where: str) -> tuple[int, ...]:

@@ -17,7 +17,6 @@ import time
 import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Final, NoReturn, TypeVar
 
 # The same figures stand in proto/worker.h; tests/unit/test_wire.py compares the two.
@@ -156,14 +155,6 @@ class Channel:
 
     def close(self) -> None:
         self._socket.close()
-
-    def __enter__(self) -> Channel:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def send(self, message: Mapping[str, Any], fds: Mapping[str, int] | None = None) -> None:
         """Waits while the other end is slow. The descriptors stay the caller's.

@@ -308,11 +308,9 @@ def judge(source: bytes, entry: str, policy: str) -> wire.Json:
 
 
 def policy_name(policy: Any) -> str:
-    """The set of rules that a policy's static part follows: its name, or what it is based on."""
-    for key in ("base", "name"):
-        if isinstance(policy, dict) and policy.get(key) in POLICIES:
-            return str(policy[key])
-    return "strict"
+    """The set of rules that a policy's static part follows."""
+    name = policy.get("name") if isinstance(policy, dict) else None
+    return str(name) if name in POLICIES else "strict"
 
 
 PRIMER: Final = b"""import torch
