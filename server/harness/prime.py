@@ -129,10 +129,12 @@ def _prime_static() -> None:
 
 
 def _prime_compile(target: str) -> None:
+    import compiler
     from live import compile_stage
     from tracer import trace
 
     importlib.import_module("compiler.stage")
+    compiler.prime(target, Path(tempfile.gettempdir()))
     compile_stage.prime(target)
     trace.prime()
 

@@ -119,10 +119,10 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "bench" / "kernel_compiler.jsonl")
     options = parser.parse_args()
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    compiler.prime(TARGET)
     print(f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {options.workers} workers")
     print(f"{'ms':22}{'cold: median':>14}{'least':>8}{'processor':>11}{'cached: median':>16}{'least':>8}")
     with options.out.open("w") as out, tempfile.TemporaryDirectory(prefix="verifierd-bench-") as folder:
+        compiler.prime(TARGET, Path(folder))
         for name, kernels in PLANS.items():
             plan = plan_of(kernels)
             found: dict[str, list[dict[str, Any]]] = {"cold": [], "cached": []}

@@ -16,7 +16,7 @@ from typing import Any
 
 import compiler
 import pytest
-from compiler import Cache, CompilerRefusal, Images, stage
+from compiler import Cache, CompilerRefusal, Images, libdevice, stage
 from compiler.kernels import settle
 from shared.plan import (
     Alternative,
@@ -566,9 +566,43 @@ def test_a_kernel_that_ends_the_compiler_is_that_kernels_error(tmp_path: Path, m
 
 def test_a_primed_process_keeps_nothing_and_compiles_in_forks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
-    compiler.prime("cuda:90")
+    compiler.prime("cuda:90", tmp_path)
     assert build(SCALE, [function(SCALE, "scale")], [scale()], tmp_path / "images", 2).failure is None
     assert not (tmp_path / "triton").exists() and os.environ["TRITON_CACHE_DIR"] == str(tmp_path / "triton")
+
+
+def test_the_part_of_libdevice_makes_the_same_code_as_the_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {"sqrt": True, "erf": True, "sin": True, "log1p": True, "acos": False, "pow": False}
+    log, whole = tmp_path / "linked", libdevice.link_whole
+
+    def link_and_note(module: Any, paths: list[str]) -> None:
+        with log.open("a") as file:
+            file.write(f"{paths[0]}\n")
+        whole(module, paths)
+
+    compiler.prime("cuda:90", tmp_path)
+    monkeypatch.setattr(libdevice, "link_whole", link_and_note)
+    source = HEAD + "".join(
+        f"@triton.jit\ndef {name}_(x):\n    v = tl.load(x)\n    tl.store(x, libdevice.{name}({given}))\n"
+        for name in names
+        for given in (["v, v"] if name == "pow" else ["v"])
+    )
+    module = ("libdevice", ModuleRef("triton.language.extra.cuda.libdevice"))
+    functions = [function(source, f"{name}_", module) for name in names]
+    kernels = [
+        kernel(at, x="*fp32", options={"enable_reflect_ftz": flushes}) for flushes in (True, False) for at in range(6)
+    ]
+    images = []
+    for folder in ("part", "whole"):
+        images.append([image and image.sha256 for image in build(source, functions, kernels, tmp_path / folder).images])
+        linked = [Path(line).name == "libdevice.ll" for line in log.read_text().split()]
+        assert linked == ([*names.values()] * 2 if folder == "part" else [False] * 12)
+        log.unlink()
+        (tmp_path / "libdevice.ll").unlink(missing_ok=True)
+    assert None not in images[0] and images[0] == images[1]
+    assert images[0][0] != images[0][6]  # how it treats the smallest numbers is of the launch, not of the library
 
 
 # --- the cache ---

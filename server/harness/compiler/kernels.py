@@ -32,6 +32,7 @@ from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime.cache import triton_key
 from triton.runtime.errors import OutOfResources, PTXASError
 
+from compiler import libdevice
 from compiler.check import CompilerRefusal
 from compiler.errors import kernel_error
 from compiler.extract import DTYPES, Functions, Source, constant, function_refs
@@ -239,19 +240,29 @@ WARM: Final = b"""\
 def warm(x, n, B: tl.constexpr):
     i = tl.arange(0, B)
     v = tl.load(x + i[:, None] * B + i[None, :], mask=i[:, None] < n, other=0.0)
+    v = tl.sqrt(tl.rsqrt(tl.erf(tl.sin(tl.cos(tl.floor(tl.ceil(v)))))))
+    v = libdevice.tanh(libdevice.exp(libdevice.log(libdevice.log1p(libdevice.rint(v)))))
     tl.store(x + i, tl.sum(tl.exp(tl.dot(v, tl.trans(v))), axis=1), mask=i < n)
 """
 
 
-def prime(target: str) -> None:
-    """Pay once, before a fork, for what the first compile costs: hashes of the toolchain, LLVM, Triton's language."""
+def prime(target: str, folder: Path) -> None:
+    """Pay once, before a fork, for what the first compile costs: hashes of the toolchain, LLVM, Triton's language.
+
+    Leaves in the folder, which must stay, what all compiles read (libdevice.py).
+    """
     fake_cuda.install_triton_driver(fake_cuda.parse_target(target), fake_cuda.no_benchmark)
-    language = (("tl", plan.ModuleRef("triton.language")),)
-    functions = Functions(Source(WARM), (plan.Function("warm", 2, language, (), False),))
+    named = {"libdevice": "triton.language.extra.cuda.libdevice", "tl": "triton.language"}
+    modules = tuple((name, plan.ModuleRef(module)) for name, module in named.items())
+    functions = Functions(Source(WARM), (plan.Function("warm", 2, modules, (), False),))
     signature = (("x", "*fp32"), ("n", "i32"), ("B", "constexpr"))
     kernel = plan.Kernel(0, signature, (((2,), 16),), (), ())
-    with tempfile.TemporaryDirectory(prefix="verifierd-prime-") as folder, triton.knobs.cache.scope():
-        triton.knobs.cache.dir = folder
+    with (
+        tempfile.TemporaryDirectory(prefix="verifierd-prime-") as cache,
+        triton.knobs.cache.scope(),
+        libdevice.cut(folder / "libdevice.ll"),
+    ):
+        triton.knobs.cache.dir = cache
         compile_kernel(kernel, functions, target, key(kernel, functions, target))
 
 
