@@ -554,6 +554,8 @@ class Reference:
             if not _is_alike(own, exact, dtypes=True):
                 raise ReferenceBroken("the reference's outputs have another form when it is called again")
             self.tf32_matters = bool(self.tf32_matters) or not _same(exact, own)
+        if changed and self._scatters:
+            changed = self._scattered(model, tree, pristine, seed, changed)
         paths = [path for path, _ in exact]
         result = Expected(
             [leaf for _, leaf in exact],
@@ -578,7 +580,9 @@ class Reference:
         scales = self._scales if len(self._scales) == len(wide) else (None,) * len(wide)
         known = [_known(leaf) for _, leaf in wide]
         errors = [_error(a, b, *of) for (_, a), (_, b), *of in zip(own, wide, scales, known, strict=True)]
-        if self._scatters and not self.mutates_inputs:
+        if self.mutates_inputs:
+            self._restore(tree, pristine)
+        if self._scatters:
             wide, scatter = self._scatter(model, tree, pristine, seed, wide, scales, known)
             errors = [max(error, SCATTER * moved) for error, moved in zip(errors, scatter, strict=True)]
         if self._rounds and not self.mutates_inputs:
@@ -639,6 +643,22 @@ class Reference:
             0.0 if _is_discrete(a) else _error(b, a, *of)
             for (_, a), (_, b), *of in zip(exact, moved, scales, known, strict=True)
         ]
+
+    def _scattered(
+        self, model: str, tree: Any, pristine: list[torch.Tensor], seed: int, changed: list[Changed]
+    ) -> list[Changed]:
+        """The same of inputs that are changed, by the reference in its own dtype: fp64 changes copies of them."""
+        views = self.views(tree)
+        moving = [view for view in views if view.dtype is torch.float32]
+        if not moving or sum(view.nbytes for view in views) > SCATTER_BYTES:
+            return changed
+        for index, view in enumerate(moving):
+            variations.jitter(view, seed + index)
+        synchronize(self.peer.device)
+        self._own(model, tree, seed, tf32=False)
+        moved = [SCATTER * _error(views[item.index], item.value) for item in changed]
+        self._restore(tree, pristine)
+        return [replace(item, error=max(item.error, error)) for item, error in zip(changed, moved, strict=True)]
 
     def _rounded(
         self,
