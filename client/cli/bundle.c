@@ -46,7 +46,7 @@ parse(int key, char *arg, struct argp_state *state)
         return 0;
     case ARGP_KEY_ARG:
         if (a->what)
-            argp_error(state, "what is \"%s\" for?", arg);
+            argp_error(state, "unexpected argument \"%s\"", arg);
         a->what = arg;
         return 0;
     case ARGP_KEY_END:

@@ -57,7 +57,7 @@ parse(int key, char *arg, struct argp_state *state)
         c->is_dry = true;
         return 0;
     case ARGP_KEY_ARG:
-        argp_error(state, "what is \"%s\" for?", arg);
+        argp_error(state, "unexpected argument \"%s\"", arg);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

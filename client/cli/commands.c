@@ -202,7 +202,7 @@ parse_words(int key, char *arg, struct argp_state *state)
         return 0;
     case ARGP_KEY_ARG:
         if ((size_t)w->n == ARRAY_LEN(w->word))
-            argp_error(state, "what is \"%s\" for?", arg);
+            argp_error(state, "unexpected argument \"%s\"", arg);
         w->word[w->n++] = arg;
         return 0;
     default:
@@ -234,7 +234,7 @@ parse_nothing(int key, char *arg, struct argp_state *state)
     if (key == ARGP_KEY_INIT)
         state->child_inputs[0] = state->input;
     else if (key == ARGP_KEY_ARG)
-        argp_error(state, "what is \"%s\" for?", arg);
+        argp_error(state, "unexpected argument \"%s\"", arg);
     else
         return ARGP_ERR_UNKNOWN;
     return 0;

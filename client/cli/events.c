@@ -46,7 +46,7 @@ parse(int key, char *arg, struct argp_state *state)
         return 0;
     case ARGP_KEY_ARG:
         if (f->id)
-            argp_error(state, "what is \"%s\" for?", arg);
+            argp_error(state, "unexpected argument \"%s\"", arg);
         f->id = arg;
         return 0;
     default:

@@ -37,7 +37,7 @@ parse(int key, char *arg, struct argp_state *state)
         return 0;
     case ARGP_KEY_ARG:
         if (p->what)
-            argp_error(state, "what is \"%s\" for?", arg);
+            argp_error(state, "unexpected argument \"%s\"", arg);
         p->what = arg;
         return 0;
     case ARGP_KEY_END:

@@ -84,7 +84,7 @@ parse(int key, char *arg, struct argp_state *state)
         return 0;
     case ARGP_KEY_ARG:
         if (l->id || !l->takes_id)
-            argp_error(state, "what is \"%s\" for?", arg);
+            argp_error(state, "unexpected argument \"%s\"", arg);
         l->id = arg;
         return 0;
     case ARGP_KEY_END:

@@ -201,7 +201,7 @@ parse(int key, char *arg, struct argp_state *state)
     if (key == ARGP_KEY_INIT)
         state->child_inputs[0] = state->input;
     else if (key == ARGP_KEY_ARG)
-        argp_error(state, "what is \"%s\" for?", arg);
+        argp_error(state, "unexpected argument \"%s\"", arg);
     else
         return ARGP_ERR_UNKNOWN;
     return 0;

@@ -44,7 +44,7 @@ parse(int key, char *arg, struct argp_state *state)
     if (key == ARGP_KEY_INIT)
         state->child_inputs[0] = s->cli;
     else if (key == ARGP_KEY_ARG)
-        argp_error(state, "what is \"%s\" for?", arg);
+        argp_error(state, "unexpected argument \"%s\"", arg);
     else if (text)
         *text = arg;
     else

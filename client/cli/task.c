@@ -69,7 +69,7 @@ parse(int key, char *arg, struct argp_state *state)
             return 0;
         }
         if (t->subject || !t->subject_name)
-            argp_error(state, "what is \"%s\" for?", arg);
+            argp_error(state, "unexpected argument \"%s\"", arg);
         t->subject = arg;
         return 0;
     case ARGP_KEY_END:
