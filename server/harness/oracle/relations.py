@@ -1,9 +1,8 @@
 """Metamorphic relations: what answers to related inputs must be to each other, whoever computes them.
 
-A form says which inputs to call and what the answers must then be. Pure: a form is applied to a callable and inputs by
-`pairs()`, or its parts are used where calls are made elsewhere. Whether a form is a task's is not decided here: it is
-where the task's reference satisfies it in fp64 (`holds()`); then a candidate's own answers must satisfy it within the
-error that each of them may have (`violation()`).
+A form says which inputs to call and what the answers must then be. Whether a form is a task's is not decided here: it
+is where the task's reference satisfies it in fp64 (`holds()`); then a candidate's own answers must satisfy it within
+the error that each of them may have (`violation()`).
 
 Inputs that are added to are put onto a grid of few binary digits first, so that every sum is exact in any dtype.
 """
@@ -26,7 +25,6 @@ CHUNK: Final = 1 << 24
 Inputs = list[Any]
 Answer = list[torch.Tensor]
 """The floating-point outputs of a call, in order."""
-Call = Callable[[Inputs], Answer]
 
 
 @dataclass(frozen=True)
@@ -69,14 +67,8 @@ class Violation:
     elements: int
 
 
-def pairs(form: Form, call: Call, inputs: Inputs, generator: torch.Generator) -> list[Pair] | None:
-    """What has to be equal, for each output; None where the form says nothing of such inputs or outputs."""
-    varied = form.vary(inputs, generator)
-    return None if varied is None else related(form, [call(item) for item in varied], varied)
-
-
 def related(form: Form, answers: list[Answer], varied: list[Inputs]) -> list[Pair] | None:
-    """The same of answers that were asked for elsewhere."""
+    """What has to be equal, for each output; None where the form says nothing of such outputs."""
     if not answers[0] or any(len(answer) != len(answers[0]) for answer in answers):
         return None
     found = [form.relate(list(outputs), varied) for outputs in zip(*answers, strict=True)]

@@ -597,7 +597,6 @@ class ClockCall:
     """One bell, timed from the ring to the end of the gather of what gather_set_pointers() named."""
 
     MOVED = 1
-    RAISED = 2
 
     def __init__(
         self,
