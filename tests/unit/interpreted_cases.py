@@ -69,6 +69,13 @@ SOURCE = textwrap.dedent("""\
         tl.store(y, tl.load(y) + tl.load(x + tl.program_id(0)))
 
     @triton.jit
+    def total_by_flags(x, y, turn):
+        while tl.load(turn, volatile=True) != tl.program_id(0):
+            pass
+        tl.store(y, tl.load(y) + tl.load(x + tl.program_id(0)))
+        tl.store(turn, tl.program_id(0) + 1)
+
+    @triton.jit
     def total_by_turns(x, y, turn):
         while tl.atomic_cas(turn, tl.program_id(0), tl.program_id(0)) != tl.program_id(0):
             pass
@@ -327,9 +334,11 @@ def an_address_at_the_end_of_all_memory_is_in_no_tensor() -> None:
     assert not memory.inside(np.array([2**64 - 4, 2**64 - 1], dtype=np.uint64), 4).any()
 
 
-def what_another_program_stored_is_not_seen_unless_an_atomic_puts_it_first() -> None:
+def what_another_program_stored_is_not_seen_unless_programs_wait_for_each_other() -> None:
+    waits = [*COPY[:2], ("turn", "*i32")]
     inputs = [torch.arange(1.0, 5.0), torch.zeros(1), torch.zeros(1, dtype=torch.int32)]
-    for name, kinds, expected in (("total", COPY[:2], 4.0), ("total_by_turns", [*COPY[:2], ("turn", "*i32")], 10.0)):
+    rows = (("total", COPY[:2], 4.0), ("total_by_turns", waits, 10.0), ("total_by_flags", waits, 10.0))
+    for name, kinds, expected in rows:
         kernel = [Function(name, line(name), (TL,), (), False)]
         launch = Launch(0, (4, 1, 1), tuple(Ref(at) for at in range(len(kinds))), 33)
         found = run(kernel, kinds, {}, [launch], [value.clone() for value in inputs[: len(kinds)]])

@@ -6,7 +6,7 @@ answer has in it, whatever lies there.
 
 The interpreter runs the programs of a launch one after the other, a GPU side by side. Where a launch is `unordered` a
 load of what another program has stored gets what was there before, as it may on a GPU, until an atomic operation
-puts programs in an order.
+or a volatile load puts programs in an order.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Bounds:
             raise IndexError(self.violation)
 
     def put_in_order(self) -> None:
-        """An atomic operation was run: what is stored from now on may be meant for others."""
+        """An atomic operation or a volatile load was run: what is stored may be meant for others."""
         self._is_unordered = False
 
     def stores(self, program: int, addresses: Any, mask: Any, size: int) -> None:
@@ -165,15 +165,19 @@ def install() -> None:
     load, store = builder.create_masked_load, builder.create_masked_store
     rmw, cas = builder.create_atomic_rmw, builder.create_atomic_cas
 
-    def bounded_load(self: Any, ptrs: Any, mask: Any, other: Any, *more: Any, **named: Any) -> Any:
+    def bounded_load(
+        self: Any, ptrs: Any, mask: Any, other: Any, cache_modifier: Any, eviction_policy: Any, is_volatile: Any
+    ) -> Any:
         if not _active:
-            return load(self, ptrs, mask, other, *more, **named)
+            return load(self, ptrs, mask, other, cache_modifier, eviction_policy, is_volatile)
+        if is_volatile:  # a program that waits for another
+            _active[-1].put_in_order()
         size = interpreter._get_np_dtype(ptrs.get_element_ty()).itemsize
         inside = mask.data & _active[-1].inside(ptrs.data, size)
         outside = mask.data & ~inside
         if outside.any():
             mask = interpreter.TensorHandle(inside, mask.dtype)
-        found = load(self, ptrs, mask, other, *more, **named)
+        found = load(self, ptrs, mask, other, cache_modifier, eviction_policy, is_volatile)
         _active[-1].undo_others(_program(self), ptrs.data, inside, found.data)
         if outside.any():
             found.data[outside] = np.nan if found.data.dtype.kind == "f" else np.iinfo(found.data.dtype).max
