@@ -347,7 +347,8 @@ def test_coarse_values_are_no_rounding_where_the_references_are_coarse_too() -> 
     fine = torch.randn(64, 64)
     for dtype in (torch.float16, torch.bfloat16):
         assert tolerance.is_rounded(fine.to(dtype).float(), fine)
-    assert not tolerance.is_rounded(fine, fine)
+    assert tolerance.is_rounded(fine.bfloat16().half(), fine.half())
+    assert not tolerance.is_rounded(fine, fine) and not tolerance.is_rounded(fine.half(), fine.half())
     picked = torch.eye(64) @ _tf32(fine)
     assert not tolerance.is_rounded(picked, picked), "a product with one term and 1, in TF32 on both sides"
     assert not tolerance.is_rounded(fine[:10, :10].half().float(), fine[:10, :10]), "too few to tell"

@@ -982,7 +982,8 @@ def _is_number(leaf: Any) -> bool:
 
 def _check_rounding(path: str, got: torch.Tensor, allowed: torch.Tensor, result: CaseResult) -> None:
     if result.class_ is None and tolerance.is_rounded(got, allowed):
-        text = f"output {path}: its values have 16 bits though its dtype is {got.dtype}: half precision inside"
+        kind = "bfloat16" if got.dtype is torch.float16 else "16 bits"
+        text = f"output {path}: its values are of {kind} though its dtype is {got.dtype}: half precision inside"
         result.fail("mismatch", text)
 
 

@@ -153,19 +153,25 @@ def differs(
 def is_rounded(got: torch.Tensor, allowed: torch.Tensor) -> bool:
     """A float32 output whose values have 11 bits, or fewer, where the reference's have more: rounded on its way.
 
-    allowed: a sample of the reference's own output in the precision that is allowed, TF32 products included.
+    One in float16 is, where its values have 8, which is bfloat16. allowed: a sample of the reference's own output in
+    the precision that is allowed, TF32 products included.
     """
-    if got.dtype is not torch.float32 or allowed.dtype is not torch.float32:
+    if got.dtype not in _LAST_BITS or allowed.dtype is not got.dtype:
         return False
     return _share_of_short(sample(got)) > 0.99 and _share_of_short(allowed) < 0.5
 
 
+_LAST_BITS: Final = {torch.float32: (torch.int32, 0x1FFF), torch.float16: (torch.int16, 0x7)}
+"""What float16, and what bfloat16 leaves 0."""
+
+
 def _share_of_short(values: torch.Tensor) -> float:
-    """The share of elements whose last 13 bits are 0; zeros and what is not finite left out, 0 for a few."""
+    """The share of elements whose last bits are 0; zeros and what is not finite left out, 0 for a few."""
     kept = values[torch.isfinite(values) & (values != 0)]
     if kept.numel() < ROUNDED_LEAST:
         return 0.0
-    return float(((kept.view(torch.int32) & 0x1FFF) == 0).double().mean())
+    kind, bits = _LAST_BITS[values.dtype]
+    return float(((kept.view(kind) & bits) == 0).double().mean())
 
 
 def _parts(got: torch.Tensor, expected: torch.Tensor) -> list[tuple[int, torch.Tensor, torch.Tensor]]:
