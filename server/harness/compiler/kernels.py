@@ -374,7 +374,7 @@ def _compile_missing(
             return {"error": {"type": "CompilerCrash", "text": said, "line": text.line}, "is_pruned": False}
 
         forks = _Forks(compile_one, crashed)
-        forks.run(jobs, max(1, workers))
+        forks.run(jobs, max(1, min(workers, (len(jobs) + 1) // 2)))  # a fork costs a third of a small kernel
     return [
         KernelError(index, outcome["error"], outcome["is_pruned"])
         for index, outcome in sorted(forks.outcomes.items())
@@ -418,7 +418,7 @@ def build(source: bytes, document: plan.Plan, cache: Path, workers: int, bytes_m
     source     the candidate's bytes
     document   as parsed; its claims are checked against the source
     cache      folder of images, shared with others; made if it is missing
-    workers    how many compile side by side
+    workers    how many compile side by side, at most half as many as there are kernels, rounded up
     bytes_max  how large the folder may be afterwards
     Raises CompilerRefusal (what the plan names is not in the source, or not what a kernel may be), UnknownTarget, and
     OSError where the cache cannot be written. Needs one thread, forks, and leaves Triton with the target's driver.
