@@ -34,7 +34,7 @@ replay(FILE *file, const char *path, journal_cb *cb, void *arg, off_t *end, stru
             json_loadb(line, (size_t)size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
         if (!json_is_object(record))
             return error_set(err, ERR_INPUT, "%s, line %zu is not a JSON object", path, number);
-        cb(arg, record, *end);
+        cb(arg, record);
         *end += size;
     }
     return ferror(file) ? error_set(err, ERR_SYS, "cannot read %s", path) : 0;
@@ -116,25 +116,4 @@ journal_add(struct journal *j, json_t *record, struct error *err)
     }
     pthread_mutex_unlock(&j->mutex);
     return rc;
-}
-
-int
-journal_read(struct journal *j, off_t at, json_t **out, struct error *err)
-{
-    AUTO_FREE char *line = NULL;
-    size_t capacity = 0;
-    int fd = dup(j->fd);
-    FILE *file =
-        fd < 0 ? NULL : fdopen(fd, "r"); /* writes say where they go: that it moves the offset harms none */
-
-    *out = NULL;
-    if (!file) {
-        if (fd >= 0)
-            close(fd);
-        return error_set(err, ERR_SYS, "cannot read the journal");
-    }
-    ssize_t size = fseeko(file, at, SEEK_SET) == 0 ? getline(&line, &capacity, file) : -1;
-    fclose(file);
-    *out = size > 0 ? json_loadb(line, (size_t)size, JSON_ALLOW_NUL, NULL) : NULL;
-    return *out ? 0 : error_set(err, ERR_INPUT, "the journal was changed by something else");
 }

@@ -202,10 +202,9 @@ check_header(struct round *r, json_t *record)
 }
 
 static void
-replay_cb(void *arg, json_t *record, off_t place)
+replay_cb(void *arg, json_t *record)
 {
     struct round *r = arg;
-    (void)place;
     const char *event = json_string_value(json_object_get(record, "event"));
     struct work *w = find_work(r, json_string_value(json_object_get(record, "task")));
     json_int_t turn = json_integer_value(json_object_get(record, "turn"));

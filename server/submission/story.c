@@ -1,16 +1,5 @@
 #include "server/submission/story.h"
 
-#include "common/auto.h"
-
-const char *
-story_step_name(enum story_step step)
-{
-    static const char *const names[] = { "illegal", "run",    "next",     "next fresh", "ready", "leave",
-                                         "park",    "finish", "conclude", "stop",       "lose" };
-    _Static_assert(ARRAY_LEN(names) == STORY_NSTEPS, "name every step");
-    return names[step];
-}
-
 /* The stage is decided, and another follows. */
 static enum story_step
 after_stage(enum state state, const struct story_facts *facts)

@@ -36,6 +36,5 @@ struct story_facts {
 };
 
 enum story_step story_next(enum state state, enum stage_event event, const struct story_facts *facts);
-const char *story_step_name(enum story_step step);
 
 #endif

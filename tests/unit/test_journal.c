@@ -18,14 +18,12 @@
 struct seen {
     int n;
     json_int_t sum;
-    off_t last; /* where the last one is */
 };
 
 static void
-see(void *arg, json_t *record, off_t at)
+see(void *arg, json_t *record)
 {
     struct seen *s = arg;
-    s->last = at;
     s->n++;
     s->sum += json_integer_value(json_object_get(record, "x"));
 }
@@ -58,7 +56,7 @@ what_was_added_is_there_again(void **state)
 {
     struct journal *j;
     struct error err;
-    struct seen s = { 0, 0, 0 };
+    struct seen s = { 0, 0 };
     char *path = path_of("a", NULL);
     (void)state;
     assert_int_equal(journal_open(path, see, &s, &j, &err), 0);
@@ -67,7 +65,7 @@ what_was_added_is_there_again(void **state)
     add(j, 2, 0);
     journal_close(j);
     for (int i = 0; i < 2; i++) { /* reading changes nothing */
-        s = (struct seen){ 0, 0, 0 };
+        s = (struct seen){ 0, 0 };
         assert_int_equal(journal_open(path, see, &s, &j, &err), 0);
         assert_int_equal(s.n, 2);
         assert_int_equal(s.sum, 3);
@@ -84,14 +82,14 @@ half_a_line_is_dropped_wherever_it_was_cut(void **state)
         char text[64];
         struct journal *j;
         struct error err;
-        struct seen s = { 0, 0, 0 };
+        struct seen s = { 0, 0 };
         snprintf(text, sizeof(text), "%s%.*s", whole, (int)cut, half);
         char *path = path_of("half", text);
         assert_int_equal(journal_open(path, see, &s, &j, &err), 0);
         assert_int_equal(s.n, 1);
         add(j, 4, 0);
         journal_close(j);
-        s = (struct seen){ 0, 0, 0 };
+        s = (struct seen){ 0, 0 };
         assert_int_equal(journal_open(path, see, &s, &j, &err), 0);
         assert_int_equal(s.n, 2);
         assert_int_equal(s.sum, 5);
@@ -108,7 +106,7 @@ a_broken_line_in_the_middle_is_an_error(void **state)
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         struct journal *j;
         struct error err;
-        struct seen s = { 0, 0, 0 };
+        struct seen s = { 0, 0 };
         assert_int_equal(journal_open(path_of("broken", texts[i]), see, &s, &j, &err), ERR_INPUT);
         assert_non_null(strstr(err.text, "line 2"));
         assert_null(j);
@@ -120,7 +118,7 @@ two_runs_do_not_write_one_journal(void **state)
 {
     struct journal *j, *other;
     struct error err;
-    struct seen s = { 0, 0, 0 };
+    struct seen s = { 0, 0 };
     char *path = path_of("locked", NULL);
     (void)state;
     assert_int_equal(journal_open(path, see, &s, &j, &err), 0);
@@ -137,7 +135,7 @@ what_does_not_fit_leaves_nothing_behind(void **state)
 {
     struct journal *j;
     struct error err;
-    struct seen s = { 0, 0, 0 };
+    struct seen s = { 0, 0 };
     struct rlimit was;
     char *path = path_of("full", NULL);
     (void)state;
@@ -157,34 +155,6 @@ what_does_not_fit_leaves_nothing_behind(void **state)
 }
 
 /* Read again by its place, also when more was added since. */
-static void
-a_record_is_read_where_it_is(void **state)
-{
-    struct journal *j;
-    struct error err;
-    struct seen s = { 0, 0, 0 };
-    json_t *record;
-    char *path = path_of("places", "{\"x\":1}\n{\"x\":23}\n");
-    (void)state;
-    assert_int_equal(journal_open(path, see, &s, &j, &err), 0);
-    add(j, 456, 0);
-    assert_int_equal(journal_read(j, 0, &record, &err), 0);
-    assert_int_equal(json_integer_value(json_object_get(record, "x")), 1);
-    json_decref(record);
-    assert_int_equal(journal_read(j, s.last, &record, &err), 0);
-    assert_int_equal(json_integer_value(json_object_get(record, "x")), 23);
-    json_decref(record);
-    add(j, 789, 0); /* reading moves nothing */
-    assert_int_equal(journal_read(j, 3, &record, &err), ERR_INPUT);
-    assert_int_equal(journal_read(j, 1 << 20, &record, &err), ERR_INPUT);
-    journal_close(j);
-    s = (struct seen){ 0, 0, 0 };
-    assert_int_equal(journal_open(path, see, &s, &j, &err), 0);
-    assert_int_equal(s.n, 4);
-    assert_int_equal(s.sum, 1 + 23 + 456 + 789);
-    journal_close(j);
-}
-
 int
 main(void)
 {
@@ -194,7 +164,6 @@ main(void)
         cmocka_unit_test(a_broken_line_in_the_middle_is_an_error),
         cmocka_unit_test(two_runs_do_not_write_one_journal),
         cmocka_unit_test(what_does_not_fit_leaves_nothing_behind),
-        cmocka_unit_test(a_record_is_read_where_it_is),
     };
     return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

@@ -8,6 +8,15 @@
 
 #include "server/submission/story.h"
 
+static const char *
+story_step_name(enum story_step step)
+{
+    static const char *const names[] = { "illegal", "run",    "next",     "next fresh", "ready", "leave",
+                                         "park",    "finish", "conclude", "stop",       "lose" };
+    _Static_assert(sizeof(names) / sizeof(*names) == STORY_NSTEPS, "name every step");
+    return names[step];
+}
+
 /* What is expected in a state; the facts that are not named make no difference to it. */
 struct row {
     enum state state;

@@ -21,7 +21,7 @@ struct block {
 };
 
 struct spill {
-    uint64_t at, size;
+    uint64_t at;
     struct spill *next;
 };
 
@@ -30,7 +30,7 @@ static struct {
     pthread_mutex_t lock;
     struct block *first;
     struct spill *spills;
-    uint64_t used, spilled;
+    uint64_t used;
 } heap = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static struct block *
@@ -122,10 +122,8 @@ take_from_driver(uint64_t size)
         free(s);
         return 0;
     }
-    s->size = size;
     s->next = heap.spills;
     heap.spills = s;
-    heap.spilled += size;
     return s->at;
 }
 
@@ -196,7 +194,6 @@ give_to_driver(uint64_t at)
         if (gpu_free(at) != 0)
             fprintf(stderr, "heap: %s\n", harness_error());
         *link = s->next;
-        heap.spilled -= s->size;
         free(s);
         return true;
     }
@@ -219,27 +216,13 @@ harness_arena_free(void *ptr, ssize_t size, int device, void *stream)
     pthread_mutex_unlock(&heap.lock);
 }
 
-static uint64_t
-read_figure(const uint64_t *figure)
-{
-    uint64_t value;
-
-    pthread_mutex_lock(&heap.lock);
-    value = *figure;
-    pthread_mutex_unlock(&heap.lock);
-    return value;
-}
-
 uint64_t
 harness_heap_used(void)
 {
-    return read_figure(&heap.used);
-}
-
-uint64_t
-harness_heap_spilled(void)
-{
-    return read_figure(&heap.spilled);
+    pthread_mutex_lock(&heap.lock);
+    uint64_t used = heap.used;
+    pthread_mutex_unlock(&heap.lock);
+    return used;
 }
 
 static struct {

@@ -21,8 +21,7 @@
  */
 HARNESS_API int harness_heap_set(uint64_t base, uint64_t size);
 
-HARNESS_API uint64_t harness_heap_used(void);    /* bytes handed out of the heap now */
-HARNESS_API uint64_t harness_heap_spilled(void); /* bytes handed out by the driver now */
+HARNESS_API uint64_t harness_heap_used(void); /* bytes handed out of the heap now */
 
 /* NULL when neither the heap nor the driver has size bytes. device and stream are torch's, and not looked at. */
 HARNESS_API void *harness_arena_malloc(ssize_t size, int device, void *stream);

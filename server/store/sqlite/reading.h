@@ -16,10 +16,4 @@ struct sqlite_reader {
     sqlite3_stmt *runs[RUNS_NQUERIES]; /* runs.c */
 };
 
-static inline struct sqlite_reader *
-sqlite_reader_of(struct store_reader *r)
-{
-    return (struct sqlite_reader *)r;
-}
-
 #endif
