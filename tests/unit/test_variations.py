@@ -60,6 +60,15 @@ def test_symmetric_matrices_stay_symmetric() -> None:
         assert is_changed != (name in ("shifted", "constant rows", "zeros", "nan", "ends")), name
 
 
+def test_zeros_and_ones_keep_their_meaning() -> None:
+    flags = (torch.arange(64.0).reshape(8, 8) % 3 == 0).float()
+    for name in set(variations.TRANSFORMS) - set(variations.REARRANGING):
+        changed = flags.clone()
+        assert not variations.apply(name, [changed], 5) and torch.equal(changed, flags), name
+    ones = torch.ones(8, 8)
+    assert variations.apply("signs", [ones], 5) and (ones == -1).any(), "a constant may be any"
+
+
 def test_integers_are_left_alone() -> None:
     tensor = torch.arange(10)
     assert not variations.apply("signs", [tensor], 1)

@@ -60,6 +60,13 @@ def is_label(tensor: torch.Tensor) -> bool:
     return bool(((values == values.min()) | (values == values.max())).all())
 
 
+def is_flags(tensor: torch.Tensor) -> bool:
+    """Zeros and ones in an even sample, both: yes and no, also where other numbers could stand."""
+    values = tensor.reshape(-1)[:: max(1, tensor.numel() // SAMPLE)]
+    ones = values == 1
+    return bool(ones.any() and not ones.all() and (ones | (values == 0)).all())
+
+
 def has_zeros(tensor: torch.Tensor) -> bool:
     """Zeros in an even sample: a structure (triangular, sparse, one-hot) whose places may be part of the task."""
     flat = _flat(tensor)
@@ -75,6 +82,8 @@ def _row_parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 def scaled(tensor: torch.Tensor, seed: int) -> bool:
     """Every value doubled."""
+    if is_flags(tensor):
+        return False
     tensor.mul_(2.0)
     return True
 
@@ -219,6 +228,8 @@ def _summable(values: torch.Tensor) -> torch.Tensor:
 
 def signs(tensor: torch.Tensor, seed: int) -> bool:
     """Signs mixed: each value negated with probability 1/2."""
+    if is_flags(tensor):
+        return False
     flat = _flat(tensor)
     if flat is None or is_symmetric(tensor):
         tensor.neg_()
@@ -232,6 +243,8 @@ def signs(tensor: torch.Tensor, seed: int) -> bool:
 
 def spikes(tensor: torch.Tensor, seed: int) -> bool:
     """A few values multiplied by a large factor at secret places, and some rows made constant."""
+    if is_flags(tensor):
+        return False
     flat = _flat(tensor)
     if flat is None or is_symmetric(tensor):
         tensor.mul_(4.0)
@@ -254,7 +267,7 @@ def sparse(tensor: torch.Tensor, seed: int) -> bool:
 def sparse_sets(first: torch.Tensor, sets: int, distance: int, seed: int) -> bool:
     """The same for so many tensors like this one, the next ones `distance` bytes further each in its memory."""
     flat = _flat(first)
-    if flat is None or not flat.numel() or is_symmetric(first):
+    if flat is None or not flat.numel() or is_symmetric(first) or is_flags(first):
         return False
     size, factor = flat.numel(), SPIKE.get(first.dtype, 2.0)
     rows = first.as_strided((sets, size), (distance // first.element_size(), 1))
