@@ -18,7 +18,7 @@
 
 #define HOST_EVERY_NS 1000000000
 #define STATUS_KEPT_NS 100000000
-#define COUNT_LATE_NS 500000000
+#define COUNT_LATE_NS 1000000000
 
 /* Nothing from elsewhere, no inline code: what a candidate wrote can only ever be text. */
 #define PAGE_POLICY                                                                                       \

@@ -10,6 +10,7 @@
 #include <uv.h>
 
 #include "server/config.h"
+#include "server/queue/fair.h"
 #include "server/submission/funnel.h"
 #include "server/workers/devices.h"
 #include "server/workers/device_worker.h"
@@ -59,7 +60,7 @@ struct funnel {
     struct baseline *baselines; /* by task and device: what torch.compile makes of the reference */
 
     struct asking *askings; /* submissions that wait for what the store says of them (reuse.c) */
-    int64_t n_asking;
+    int64_t n_asking[FAIR_URGENCIES];
     struct single_flight *flight;
     struct reuse_keys *reuse_keys;
 

@@ -109,6 +109,7 @@ struct asking {
     char keys[DEVICES_MAX][HASH_TEXT_SIZE];
     int n_keys;
     bool is_read;
+    int urgency;                     /* that it is counted with */
     struct submission_row row, from; /* of s, and whose verdict it is: owned */
     struct buffer log;
     int rc;
@@ -199,7 +200,7 @@ finish(struct asking *a)
     struct submission *s = submission_by_id(f, a->id);
 
     DL_DELETE(f->askings, a);
-    f->n_asking--;
+    f->n_asking[a->urgency]--;
     if (s && s->asking == a) {
         s->asking = NULL;
         if (s->state == STATE_QUEUED && !f->is_stopping && !is_answered(s, a))
@@ -251,7 +252,7 @@ ask(struct submission *s, struct asking *a)
     }
     s->asking = a;
     DL_APPEND(f->askings, a);
-    f->n_asking++;
+    f->n_asking[a->urgency = s->job.urgency]++;
     pending_begin_write(f->pending);
     return true;
 }
