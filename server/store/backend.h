@@ -100,7 +100,7 @@ struct backend_ops {
     int (*claim)(struct store_backend *b, const struct store_lease *l, const struct store_wants *wants,
                  const struct store_claim *held, struct store_claim *out, struct error *err);
     int (*claim_next)(struct store_backend *b, const struct store_lease *l, const struct store_wants *wants,
-                      struct store_claim *out, struct error *err);
+                      size_t most, struct store_claim *out, size_t *n, struct error *err);
     int (*release)(struct store_backend *b, const struct store_claim *c, struct error *err);
     int (*hand_on)(struct store_backend *b, const struct store_claim *c, const struct store_carried *carried,
                    struct error *err); /* or NULL */

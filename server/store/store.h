@@ -265,9 +265,14 @@ int store_reap(struct store *s, store_done_cb *cb, void *arg, struct error *err)
  */
 int store_claim(struct store *s, const struct store_lease *l, const struct store_wants *wants, const char *id,
                 struct store_claim *out, store_done_cb *cb, void *arg, struct error *err);
-/* The same with whatever waits: interactive ones first, then the oldest. ERR_NOTFOUND: nothing waits. */
+/*
+ * The same with whatever waits, 1 .. most (STORE_CLAIMS_MAX) of it: interactive ones first, then the oldest; out, in no
+ * order, and n are lent as above. ERR_NOTFOUND: nothing waits.
+ */
+#define STORE_CLAIMS_MAX 16
 int store_claim_next(struct store *s, const struct store_lease *l, const struct store_wants *wants,
-                     struct store_claim *out, store_done_cb *cb, void *arg, struct error *err);
+                     size_t most, struct store_claim *out, size_t *n, store_done_cb *cb, void *arg,
+                     struct error *err);
 /* Give it back: it waits again, with the attempts that c says (less this one where it was cut short). cb may be NULL, here and below. */
 int store_release(struct store *s, const struct store_claim *c, store_done_cb *cb, void *arg,
                   struct error *err);

@@ -306,7 +306,8 @@ struct own_write {
     char *holder_out;
     struct store_lease lease, got_lease, *lease_out;
     struct store_wants wants;
-    struct store_claim claim, got_claim, *claim_out;
+    struct store_claim claim, got_claims[STORE_CLAIMS_MAX], *claims_out;
+    size_t most, n, *n_out;
     int64_t lease_ms;
     int why; /* it is to be cancelled */
     store_done_cb *cb;
@@ -323,8 +324,10 @@ own_done_cb(void *arg, int code, const struct error *err)
         *w->lease_out = w->got_lease;
     if (code == 0 && w->holder_out)
         memcpy(w->holder_out, w->holder, sizeof(w->holder));
-    if (code == 0 && w->claim_out)
-        *w->claim_out = w->got_claim;
+    for (size_t i = 0; code == 0 && w->claims_out && i < w->n; i++)
+        w->claims_out[i] = w->got_claims[i];
+    if (code == 0 && w->n_out)
+        *w->n_out = w->n;
     w->cb(w->arg, code, err);
 }
 
@@ -352,14 +355,15 @@ static int
 apply_claim(struct write *write, struct store_backend *b, struct error *err)
 {
     struct own_write *w = (struct own_write *)write;
-    return b->ops->claim(b, &w->lease, &w->wants, &w->claim, &w->got_claim, err);
+    w->n = 1;
+    return b->ops->claim(b, &w->lease, &w->wants, &w->claim, w->got_claims, err);
 }
 
 static int
 apply_claim_next(struct write *write, struct store_backend *b, struct error *err)
 {
     struct own_write *w = (struct own_write *)write;
-    return b->ops->claim_next(b, &w->lease, &w->wants, &w->got_claim, err);
+    return b->ops->claim_next(b, &w->lease, &w->wants, w->most, w->got_claims, &w->n, err);
 }
 
 static int
@@ -501,7 +505,7 @@ int
 store_claim(struct store *s, const struct store_lease *l, const struct store_wants *wants, const char *id,
             struct store_claim *out, store_done_cb *cb, void *arg, struct error *err)
 {
-    struct own_write w = { .lease = *l, .claim_out = out };
+    struct own_write w = { .lease = *l, .claims_out = out };
 
     if (wants)
         w.wants = *wants;
@@ -512,10 +516,10 @@ store_claim(struct store *s, const struct store_lease *l, const struct store_wan
 }
 
 int
-store_claim_next(struct store *s, const struct store_lease *l, const struct store_wants *wants,
-                 struct store_claim *out, store_done_cb *cb, void *arg, struct error *err)
+store_claim_next(struct store *s, const struct store_lease *l, const struct store_wants *wants, size_t most,
+                 struct store_claim *out, size_t *n, store_done_cb *cb, void *arg, struct error *err)
 {
-    struct own_write w = { .lease = *l, .claim_out = out };
+    struct own_write w = { .lease = *l, .most = most, .claims_out = out, .n_out = n };
 
     if (wants)
         w.wants = *wants;

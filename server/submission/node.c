@@ -40,6 +40,15 @@
 #define CHECK_MOST 256     /* of the queue, and of what is to be cancelled, in one look */
 #define LOOK_ALONE_MS 1000 /* where no other daemon can leave anything */
 
+/* One that was claimed from what waits, and that this daemon does not know. */
+struct take {
+    struct store_claim claim;
+    bool is_read;
+    struct submission_row row;  /* owned */
+    struct adopted_group group; /* of row */
+    struct seen rest;           /* owned: what waits with it, of a group that is judged by one node */
+};
+
 struct node {
     struct funnel *funnel;
     struct store_lease lease, joined;
@@ -52,10 +61,9 @@ struct node {
     bool is_draining;
     bool is_ahead; /* as of the last check */
     bool has_found;
-    struct store_claim claim;
-    struct submission_row row;  /* owned */
-    struct adopted_group group; /* of row */
-    struct seen rest;           /* owned: what waits with it, of a group that is judged by one node */
+    struct store_claim claims[STORE_CLAIMS_MAX];
+    struct take takes[STORE_CLAIMS_MAX]; /* of these */
+    size_t nclaims, ntakes;
     struct error err;
     int code;
     bool is_checking;
@@ -249,12 +257,12 @@ released_cb(void *arg, int code, const struct error *err)
 }
 
 static void
-give_back(struct node *n)
+give_back(struct node *n, struct store_claim *claim)
 {
     struct error err = { 0 };
 
-    n->claim.attempts--;
-    if (store_release(n->funnel->store, &n->claim, released_cb, n, &err) != 0)
+    claim->attempts--;
+    if (store_release(n->funnel->store, claim, released_cb, n, &err) != 0)
         released_cb(n, (int)err.code, &err);
 }
 
@@ -262,10 +270,12 @@ static void
 end_look(struct node *n, bool is_at_once)
 {
     n->is_looking = false;
-    submission_row_release(&n->row);
-    memset(&n->row, 0, sizeof(n->row));
-    json_decref(ptr_take(&n->group.request));
-    seen_release(&n->rest);
+    for (size_t i = 0; i < n->ntakes; i++) {
+        submission_row_release(&n->takes[i].row);
+        json_decref(n->takes[i].group.request);
+        seen_release(&n->takes[i].rest);
+    }
+    n->ntakes = 0;
     look_again(n, is_at_once);
     pending_end_write(n->funnel->pending);
 }
@@ -275,15 +285,13 @@ end_look(struct node *n, bool is_at_once)
  * queued as if they had been accepted here, and each is claimed when it begins.
  */
 static void
-take_in_rest(struct node *n)
+take_in_rest(struct funnel *f, const struct take *t)
 {
-    struct funnel *f = n->funnel;
-
-    for (size_t i = 0; i < n->rest.n; i++) {
-        const struct submission_row *row = &n->rest.rows[i];
+    for (size_t i = 0; i < t->rest.n; i++) {
+        const struct submission_row *row = &t->rest.rows[i];
         struct submission *s = submission_by_id(f, row->id) || row->attempts >= f->config->max_attempts
                                    ? NULL
-                                   : adopt(f, row, &n->group, false);
+                                   : adopt(f, row, &t->group, false);
         if (s)
             reuse_enqueue(s);
     }
@@ -291,45 +299,45 @@ take_in_rest(struct node *n)
 
 /* It is this node's, and this daemon does not know it. */
 static void
-take_up(struct node *n)
+take_up(struct node *n, struct take *t)
 {
     struct funnel *f = n->funnel;
-    struct submission *s = adopt(f, &n->row, &n->group, true);
 
+    t->row.claim = t->claim.number;
+    t->row.attempts = t->claim.attempts;
+    struct submission *s = adopt(f, &t->row, &t->group, true);
     if (!s) {
-        log_error(n->row.id, "no memory to take it up: it waits in the store");
-        give_back(n);
+        log_error(t->row.id, "no memory to take it up: it waits in the store");
+        give_back(n, &t->claim);
         return;
     }
-    s->claim = n->claim;
-    log_info(s->id, "taken up from the store, attempt %d", n->claim.attempts);
+    s->claim = t->claim;
+    log_info(s->id, "taken up from the store, attempt %d", t->claim.attempts);
     /* Each attempt before this one ended with the node that made it. */
-    if (n->claim.attempts > f->config->max_attempts) {
+    if (t->claim.attempts > f->config->max_attempts) {
         s->claim.attempts--;
         if (adopt_give_up(s))
             return;
     }
     reuse_enqueue(s);
-    take_in_rest(n);
-    scheduler_kick(f->scheduler);
+    take_in_rest(f, t);
 }
 
 static void
-row_read_cb(void *arg)
+rows_read_cb(void *arg)
 {
     struct node *n = arg;
-    bool is_row = n->code == 0;
+    bool is_row = false;
 
-    if (!is_row) {
-        log_warn(n->claim.id, "it cannot be taken up: %s", n->err.text);
-        give_back(n);
-    } else if (n->is_draining || n->is_lost) {
-        give_back(n);
-    } else {
-        n->row.claim = n->claim.number;
-        n->row.attempts = n->claim.attempts;
-        take_up(n);
+    for (size_t i = 0; i < n->ntakes; i++) {
+        struct take *t = &n->takes[i];
+        is_row |= t->is_read;
+        if (!t->is_read || n->is_draining || n->is_lost)
+            give_back(n, &t->claim);
+        else
+            take_up(n, t);
     }
+    scheduler_kick(n->funnel->scheduler);
     end_look(n, is_row);
 }
 
@@ -341,44 +349,85 @@ rest_row_cb(void *arg, const struct submission_row *row)
 
 /* Its group, and what waits of that: one that is missed is taken up by itself. */
 static void
-read_group(struct node *n, struct store_reader *r)
+read_group(struct take *t, struct store_reader *r, bool is_shared)
 {
-    adopt_read_group(r, n->row.group_id, &n->group);
-    if (is_shared(n) && group_chooses(n->group.request))
-        reader_each_of_group(r, n->row.group_id, rest_row_cb, &n->rest, NULL);
+    adopt_read_group(r, t->row.group_id, &t->group);
+    if (is_shared && group_chooses(t->group.request))
+        reader_each_of_group(r, t->row.group_id, rest_row_cb, &t->rest, NULL);
+}
+
+/* Of several of one group the first one brings it along. */
+static bool
+is_first_of_group(const struct node *n, const struct take *t)
+{
+    for (const struct take *before = n->takes; before < t; before++)
+        if (before->is_read && strcmp(before->row.group_id, t->row.group_id) == 0)
+            return false;
+    return true;
 }
 
 static void
-read_row_cb(void *arg, struct store_reader *r)
+read_rows_cb(void *arg, struct store_reader *r)
 {
     struct node *n = arg;
+    struct error err = { 0 };
 
-    n->code = reader_get_submission(r, n->claim.id, &n->row, &n->err);
-    if (n->code == 0 && *n->row.group_id)
-        read_group(n, r);
+    for (size_t i = 0; i < n->ntakes; i++) {
+        struct take *t = &n->takes[i];
+        t->is_read = reader_get_submission(r, t->claim.id, &t->row, &err) == 0;
+        if (!t->is_read)
+            log_warn(t->claim.id, "it cannot be taken up: %s", err.text);
+        else if (*t->row.group_id && is_first_of_group(n, t))
+            read_group(t, r, is_shared(n));
+    }
+}
+
+/* What was claimed is known here, or is to be read. False: it was given back. */
+static bool
+sort_out(struct node *n, struct store_claim *claim)
+{
+    struct submission *s = submission_by_id(n->funnel, claim->id);
+
+    /* Of one that was dropped here the processes end still, and then it is let go: nobody would judge it here. */
+    if (s && s->is_taken) {
+        give_back(n, claim);
+        return false;
+    }
+    if (s) { /* it came in meanwhile */
+        s->claim = *claim;
+        s->is_claimed = s->state == STATE_QUEUED;
+    } else {
+        n->takes[n->ntakes++] = (struct take){ .claim = *claim };
+    }
+    return true;
 }
 
 static void
 taken_cb(void *arg, int code, const struct error *err)
 {
     struct node *n = arg;
-    struct funnel *f = n->funnel;
-    struct submission *s = code == 0 ? submission_by_id(f, n->claim.id) : NULL;
+    bool has_taken = false;
 
-    /* Of one that was dropped here the processes end still, and then it is let go: nobody would judge it here. */
-    if ((s && s->is_taken) ||
-        (code == 0 && !s && store_read(f->store, read_row_cb, row_read_cb, n, &n->err) != 0)) {
-        give_back(n);
-        end_look(n, false);
-    } else if (s) { /* it came in meanwhile */
-        s->claim = n->claim;
-        s->is_claimed = s->state == STATE_QUEUED;
-        end_look(n, true);
-    } else if (code != 0) {
-        if (code != ERR_NOTFOUND)
-            log_warn(NULL, "nothing is taken up: %s", err->text);
-        end_look(n, false);
-    }
+    if (code != 0 && code != ERR_NOTFOUND)
+        log_warn(NULL, "nothing is taken up: %s", err->text);
+    for (size_t i = 0; code == 0 && i < n->nclaims; i++)
+        has_taken |= sort_out(n, &n->claims[i]);
+    if (n->ntakes > 0 && store_read(n->funnel->store, read_rows_cb, rows_read_cb, n, &n->err) == 0)
+        return;
+    for (size_t i = 0; i < n->ntakes; i++)
+        give_back(n, &n->takes[i].claim);
+    end_look(n, has_taken && n->ntakes == 0);
+}
+
+/* As many as have a slot. */
+static size_t
+most_to_take(const struct node *n)
+{
+    struct scheduler_counts counts;
+
+    scheduler_count(n->funnel->scheduler, &counts);
+    int64_t room = counts.slots - counts.cpu_running;
+    return room < STORE_CLAIMS_MAX ? (size_t)room : STORE_CLAIMS_MAX;
 }
 
 /* A look costs no write where nothing waits that may be claimed. */
@@ -398,7 +447,8 @@ looked_cb(void *arg)
     if (n->code != 0)
         log_warn(NULL, "it is not known what waits in the store: %s", n->err.text);
     if (n->code != 0 || !n->has_found || !has_room(n) ||
-        store_claim_next(n->funnel->store, &n->lease, &n->wants, &n->claim, taken_cb, n, &n->err) != 0)
+        store_claim_next(n->funnel->store, &n->lease, &n->wants, most_to_take(n), n->claims, &n->nclaims,
+                         taken_cb, n, &n->err) != 0)
         end_look(n, false);
 }
 

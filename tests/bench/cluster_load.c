@@ -29,7 +29,7 @@ struct node {
     struct store_backend *backend;
     char name[STORE_NODE_SIZE];
     struct store_claim claims[BATCH];
-    int n; /* of them */
+    size_t n; /* of them */
     long verdicts, again;
     double *claim_ms;
     size_t nclaims, room;
@@ -80,12 +80,8 @@ claim(struct node *n, struct error *err)
 {
     const struct backend_ops *ops = n->backend->ops;
     const struct store_wants all = { 0 };
-    int rc = 0;
+    int rc = ops->claim_next(n->backend, ops->lease(n->backend), &all, BATCH, n->claims, &n->n, err);
 
-    n->n = 0;
-    while (n->n < BATCH &&
-           (rc = ops->claim_next(n->backend, ops->lease(n->backend), &all, &n->claims[n->n], err)) == 0)
-        n->n++;
     return rc == ERR_NOTFOUND ? 0 : rc;
 }
 
@@ -99,7 +95,7 @@ finish(struct node *n, struct error *err)
                                   .verdict = verdict };
 
     row.finished_ms = clock_wall_ms();
-    for (int i = 0; i < n->n; i++) {
+    for (size_t i = 0; i < n->n; i++) {
         memcpy(row.id, n->claims[i].id, ID_SIZE);
         row.claim = n->claims[i].number;
         int rc = n->backend->ops->finish(n->backend, &row, NULL, 0, err);
@@ -142,9 +138,9 @@ work(void *arg)
         int64_t begun_ns = clock_monotonic_ns();
         transact(n, claim);
         if (n->n > 0 && n->nclaims < n->room)
-            n->claim_ms[n->nclaims++] = (double)(clock_monotonic_ns() - begun_ns) / 1e6 / n->n;
+            n->claim_ms[n->nclaims++] = (double)(clock_monotonic_ns() - begun_ns) / 1e6 / (double)n->n;
         transact(n, finish);
-        n->verdicts += n->n;
+        n->verdicts += (long)n->n;
     }
     return NULL;
 }

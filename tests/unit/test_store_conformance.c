@@ -1390,8 +1390,9 @@ static int
 claim_next(struct rig *r, const struct store_lease *l, struct store_claim *out)
 {
     struct outcome o = { 0 };
+    size_t n;
 
-    assert_int_equal(store_claim_next(r->store, l, NULL, out, rig_done, &o, &r->err), 0);
+    assert_int_equal(store_claim_next(r->store, l, NULL, 1, out, &n, rig_done, &o, &r->err), 0);
     rig_wait(r);
     r->err = o.err;
     return o.code;

@@ -207,6 +207,17 @@ add_group_together(struct rig *r, struct submission_row *rows, int n)
     assert_int_equal(o.code, 0);
 }
 
+static int
+claim_wanted(struct rig *r, struct store *s, const struct store_wants *wants, struct store_claim *out)
+{
+    struct outcome o = { 0 };
+    size_t n;
+
+    assert_int_equal(store_claim_next(s, store_lease(s), wants, 1, out, &n, rig_done, &o, &r->err), 0);
+    rig_wait(r);
+    return o.code;
+}
+
 static void
 a_group_that_chooses_is_judged_by_one_node_at_a_time(void **state)
 {
@@ -214,16 +225,12 @@ a_group_that_chooses_is_judged_by_one_node_at_a_time(void **state)
     struct store *other = open_as(r, r->path, "other");
     struct submission_row rows[3];
     struct store_claim c = { .number = 0 }, next = { .number = 0 };
-    struct outcome o = { 0 };
 
     assert_non_null(other);
     add_group_together(r, rows, 3);
     assert_int_equal(claim_as(r, other, &rows[0], &c), 0);
     assert_int_equal(claim_as(r, r->store, &rows[1], &c), ERR_CONFLICT);
-    assert_int_equal(store_claim_next(r->store, store_lease(r->store), NULL, &next, rig_done, &o, &r->err),
-                     0);
-    rig_wait(r);
-    assert_int_equal(o.code, ERR_NOTFOUND);
+    assert_int_equal(claim_wanted(r, r->store, NULL, &next), ERR_NOTFOUND);
     assert_int_equal(claim_as(r, other, &rows[1], &c), 0);
     assert_false(waits_for(r, r->store));
     assert_true(waits_for(r, other));
@@ -232,16 +239,6 @@ a_group_that_chooses_is_judged_by_one_node_at_a_time(void **state)
     assert_true(waits_for(r, r->store));
     assert_int_equal(claim_as(r, r->store, &rows[2], &c), 0);
     store_close(other);
-}
-
-static int
-claim_wanted(struct rig *r, struct store *s, const struct store_wants *wants, struct store_claim *out)
-{
-    struct outcome o = { 0 };
-
-    assert_int_equal(store_claim_next(s, store_lease(s), wants, out, rig_done, &o, &r->err), 0);
-    rig_wait(r);
-    return o.code;
 }
 
 static int
@@ -318,6 +315,43 @@ who_asks_for_a_gpu_waits_for_a_node_that_has_it(void **state)
 }
 
 static void
+the_first_that_wait_are_claimed_together(void **state)
+{
+    struct rig *r = *state;
+    struct store *other = open_as(r, r->path, "other");
+    struct submission_row rows[3], away[2];
+    struct store_claim claims[STORE_CLAIMS_MAX];
+    struct outcome o = { 0 };
+    size_t n = 0;
+
+    assert_non_null(other);
+    add_group_together(r, away, 2);
+    assert_int_equal(claim_as(r, other, &away[0], &claims[0]), 0);
+    for (int i = 0; i < 3; i++) {
+        rows[i] = rig_row();
+        rows[i].priority = i == 0;
+        assert_int_equal(rig_add(r, &rows[i], "x"), 0);
+    }
+    assert_int_equal(
+        store_claim_next(r->store, store_lease(r->store), NULL, 2, claims, &n, rig_done, &o, &r->err), 0);
+    rig_wait(r);
+    assert_int_equal(o.code, 0);
+    assert_int_equal(n, 2);
+    for (int i = 0; i < 2; i++)
+        assert_true(strcmp(claims[i].id, rows[1].id) == 0 || strcmp(claims[i].id, rows[2].id) == 0);
+    assert_string_not_equal(claims[0].id, claims[1].id);
+    o.code = -1;
+    assert_int_equal(store_claim_next(r->store, store_lease(r->store), NULL, STORE_CLAIMS_MAX, claims, &n,
+                                      rig_done, &o, &r->err),
+                     0);
+    rig_wait(r);
+    assert_int_equal(o.code, 0);
+    assert_int_equal(n, 1); /* not what is at home elsewhere */
+    assert_string_equal(claims[0].id, rows[0].id);
+    store_close(other);
+}
+
+static void
 a_home_ends_with_the_life_that_made_it(void **state)
 {
     struct rig *r = *state;
@@ -371,12 +405,14 @@ a_group_that_another_node_is_taking_home_is_not_waited_for(void **state)
     struct submission_row rows[2];
     struct store_claim c = { .number = 0 };
     struct pgsql *p = pgsql_of(other->backend);
+    size_t n;
 
     assert_non_null(other);
     add_group_together(r, rows, 2);
     assert_int_equal(p->base.ops->begin(&p->base, &r->err), 0);
     assert_int_equal(
-        p->base.ops->claim_next(&p->base, store_lease(other), &(struct store_wants){ 0 }, &c, &r->err), 0);
+        p->base.ops->claim_next(&p->base, store_lease(other), &(struct store_wants){ 0 }, 1, &c, &n, &r->err),
+        0);
     assert_int_equal(claim_as(r, r->store, &rows[1], &c), ERR_CONFLICT); /* while that is not committed */
     assert_int_equal(p->base.ops->commit(&p->base, &r->err), 0);
     store_close(other);
@@ -708,6 +744,7 @@ main(void)
         RIGGED(a_warning_at_commit_counts_as_no_answer),
         RIGGED(the_later_of_two_lives_under_one_name_has_the_lease),
         RIGGED(a_group_that_chooses_is_judged_by_one_node_at_a_time),
+        RIGGED(the_first_that_wait_are_claimed_together),
         RIGGED(what_a_compiler_hands_on_is_for_others_and_goes_with_its_end),
         RIGGED(who_asks_for_a_gpu_waits_for_a_node_that_has_it),
         RIGGED(a_home_ends_with_the_life_that_made_it),

@@ -43,31 +43,33 @@
     "(chosen.together IS NULL OR chosen.together IN (TABLE home) OR EXISTS (SELECT FROM submission_group g" \
     " WHERE g.id = chosen.together AND " IS_OWN "))"
 #define LOCKED " FOR UPDATE SKIP LOCKED"
+#define MOST " LIMIT $3" LOCKED
+#define ONE " LIMIT 1"
 /* Names that are asked for by what waits, and their first rows; gpu: a parameter, the name of all GPUs of the node. */
 #define GPU "coalesce(gpu, '')"
 #define NAMES                                                                                           \
     "name (gpu) AS (SELECT min(" GPU ") FROM job WHERE state = 0 UNION ALL SELECT (SELECT min(" GPU ")" \
     " FROM job WHERE state = 0 AND " GPU " > name.gpu) FROM name WHERE name.gpu IS NOT NULL)"
-#define FIRST(gpu, lock)                                                                                  \
+#define FIRST(gpu, limit)                                                                                 \
     "SELECT first.* FROM name CROSS JOIN LATERAL (SELECT id, together, priority FROM job WHERE state = 0" \
-    " AND " GPU " >= name.gpu AND " GPU " <= name.gpu AND NOT (" AWAY ") ORDER BY " GPU ", priority, id"  \
-    " LIMIT 1" lock ") first WHERE position(name.gpu IN " gpu ") > 0"
+    " AND " GPU " >= name.gpu AND " GPU " <= name.gpu AND NOT (" AWAY ") ORDER BY " GPU                   \
+    ", priority, id" limit ") first WHERE position(name.gpu IN " gpu ") > 0"
 /* The same for a node that only compiles; and of what is to be cancelled: whoever takes that does so, at home or not. */
-#define FIRST_NEW(lock)                                                                           \
+#define FIRST_NEW(limit)                                                                          \
     "SELECT new.* FROM (SELECT id, together, priority FROM job WHERE state = 0 AND NOT handed_on" \
-    " AND gpu IS NULL AND together IS NULL ORDER BY priority, id LIMIT 1" lock ") new"
-#define FIRST_CANCELLED(lock)                                                                            \
-    "SELECT ended.* FROM (SELECT id, NULL, priority FROM job WHERE state = 0 AND cancel > 0 ORDER BY id" \
-    " LIMIT 1" lock ") ended"
+    " AND gpu IS NULL AND together IS NULL ORDER BY priority, id" limit ") new"
+#define FIRST_CANCELLED(limit)                                                                         \
+    "SELECT ended.* FROM (SELECT id, NULL, priority FROM job WHERE state = 0 AND cancel > 0 ORDER BY " \
+    "id" limit ") ended"
 /* which: rows of job that are locked. */
 #define CLAIM(which, attempts)                                                          \
     "lease AS MATERIALIZED (" LEASE "), chosen AS MATERIALIZED (" which "), " HOME      \
     " UPDATE job SET state = 1, node = $1, claim = claim + 1, attempts = 1 + " attempts \
     " FROM chosen WHERE job.id = chosen.id AND EXISTS (SELECT FROM lease) AND " AT_HOME \
     " RETURNING job.id, job.claim, job.attempts, job.handed_on, job.cancel"
-#define NEXT(first)                                                                                          \
-    "SELECT id, together FROM (" first " UNION ALL " FIRST_CANCELLED(LOCKED) ") waits ORDER BY priority, id" \
-                                                                             " LIMIT 1"
+#define NEXT(first)                                                                                        \
+    "SELECT id, together FROM (" first " UNION ALL " FIRST_CANCELLED(MOST) ") waits ORDER BY priority, id" \
+                                                                           " LIMIT $3"
 
 #define NODE_KEPT_MS "86400000" /* after its lease has ended */
 
@@ -199,13 +201,13 @@ pg_reap(struct store_backend *b, char holder[STORE_HOLDER_SIZE], struct error *e
 }
 
 static void
-read_claim(const PGresult *row, struct store_claim *out)
+read_claim(const PGresult *rows, int at, struct store_claim *out)
 {
-    pg_column_name(row, 0, 0, out->id, sizeof(out->id));
-    out->number = pg_column_int(row, 0, 1);
-    out->attempts = (int)pg_column_int(row, 0, 2);
-    out->is_handed_on = pg_column_bool(row, 0, 3);
-    out->cancel = (int)pg_column_int(row, 0, 4);
+    pg_column_name(rows, at, 0, out->id, sizeof(out->id));
+    out->number = pg_column_int(rows, at, 1);
+    out->attempts = (int)pg_column_int(rows, at, 2);
+    out->is_handed_on = pg_column_bool(rows, at, 3);
+    out->cancel = (int)pg_column_int(rows, at, 4);
 }
 
 /* Whether it is the lease for which nothing could be claimed: ERR_CONFLICT then. */
@@ -252,7 +254,7 @@ pg_claim(struct store_backend *b, const struct store_lease *l, const struct stor
                    sql_int(held->attempts), sql_text(wants->gpu), sql_int(wants->is_compiler)),
         &row, err);
     if (rc == 0 && PQntuples(row) == 1)
-        read_claim(row, out);
+        read_claim(row, 0, out);
     if (rc < 0 || PQntuples(row) == 1)
         return rc;
     rc = check_lease(p, l, err);
@@ -261,18 +263,20 @@ pg_claim(struct store_backend *b, const struct store_lease *l, const struct stor
 
 int
 pg_claim_next(struct store_backend *b, const struct store_lease *l, const struct store_wants *wants,
-              struct store_claim *out, struct error *err)
+              size_t most, struct store_claim *out, size_t *n, struct error *err)
 {
-    static const char any[] = "WITH RECURSIVE " NAMES ", " CLAIM(NEXT(FIRST("$3", LOCKED)), "attempts");
-    static const char new[] = "WITH " CLAIM(NEXT(FIRST_NEW(LOCKED)), "attempts");
+    static const char any[] = "WITH RECURSIVE " NAMES ", " CLAIM(NEXT(FIRST("$4", MOST)), "attempts");
+    static const char new[] = "WITH " CLAIM(NEXT(FIRST_NEW(MOST)), "attempts");
     struct pgsql *p = pgsql_of(b);
-    AUTO_RESULT PGresult *row = NULL;
-    const struct sql_value values[] = { sql_text(l->node), sql_int(l->epoch), sql_text(wants->gpu) };
+    AUTO_RESULT PGresult *rows = NULL;
+    const struct sql_value values[] = { sql_text(l->node), sql_int(l->epoch), sql_int((int64_t)most),
+                                        sql_text(wants->gpu) };
     int rc = pg_ask(&p->link, "claim what waits", wants->is_compiler ? new : any, values,
-                    wants->is_compiler ? 2 : 3, &row, err);
-    if (rc == 0 && PQntuples(row) == 1)
-        read_claim(row, out);
-    if (rc < 0 || PQntuples(row) == 1)
+                    wants->is_compiler ? 3 : 4, &rows, err);
+    *n = rc == 0 ? (size_t)PQntuples(rows) : 0;
+    for (size_t i = 0; i < *n; i++)
+        read_claim(rows, (int)i, &out[i]);
+    if (rc < 0 || *n > 0)
         return rc;
     rc = check_lease(p, l, err);
     return rc < 0 ? rc : error_set(err, ERR_NOTFOUND, "nothing waits");
@@ -287,9 +291,9 @@ pg_waits(struct store_reader *r, const struct store_lease *l, const struct store
     int rc =
         pg_read(r, "look for what waits",
                 wants->is_compiler
-                    ? "SELECT FROM (" FIRST_NEW("") " UNION ALL " FIRST_CANCELLED("") ") waits LIMIT 1"
+                    ? "SELECT FROM (" FIRST_NEW(ONE) " UNION ALL " FIRST_CANCELLED(ONE) ") waits LIMIT 1"
                     : "WITH RECURSIVE " NAMES
-                      " SELECT FROM (" FIRST("$3", "") " UNION ALL " FIRST_CANCELLED("") ") waits LIMIT 1",
+                      " SELECT FROM (" FIRST("$3", ONE) " UNION ALL " FIRST_CANCELLED(ONE) ") waits LIMIT 1",
                 values, wants->is_compiler ? 0 : 3, &row, err);
 
     *out = rc == 0 && PQntuples(row) == 1;

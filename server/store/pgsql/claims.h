@@ -16,7 +16,7 @@ int pg_reap(struct store_backend *b, char holder[STORE_HOLDER_SIZE], struct erro
 int pg_claim(struct store_backend *b, const struct store_lease *l, const struct store_wants *wants,
              const struct store_claim *held, struct store_claim *out, struct error *err);
 int pg_claim_next(struct store_backend *b, const struct store_lease *l, const struct store_wants *wants,
-                  struct store_claim *out, struct error *err);
+                  size_t most, struct store_claim *out, size_t *n, struct error *err);
 /* Whether there is what this lease might claim: a look is no write. */
 int pg_waits(struct store_reader *r, const struct store_lease *l, const struct store_wants *wants, bool *out,
              struct error *err);

@@ -204,15 +204,16 @@ changes_claim(struct store_backend *b, const struct store_lease *l, const struct
 
 int
 changes_claim_next(struct store_backend *b, const struct store_lease *l, const struct store_wants *wants,
-                   struct store_claim *out, struct error *err)
+                   size_t most, struct store_claim *out, size_t *n, struct error *err)
 {
     const struct store_claim none = { .id = "" };
 
-    (void)wants;
+    (void)wants, (void)most;
     int rc = claim(sqlite_of(b),
                    CLAIM("id = (SELECT id FROM submission INDEXED BY submission_state"
                          " WHERE state = 0 ORDER BY priority, id LIMIT 1)"),
                    l, &none, out, err);
+    *n = rc == 0;
     return rc == 1 ? error_set(err, ERR_NOTFOUND, "nothing waits") : rc;
 }
 

@@ -14,7 +14,7 @@ int changes_reap(struct store_backend *b, char holder[STORE_HOLDER_SIZE], struct
 int changes_claim(struct store_backend *b, const struct store_lease *l, const struct store_wants *wants,
                   const struct store_claim *held, struct store_claim *out, struct error *err);
 int changes_claim_next(struct store_backend *b, const struct store_lease *l, const struct store_wants *wants,
-                       struct store_claim *out, struct error *err);
+                       size_t most, struct store_claim *out, size_t *n, struct error *err);
 int changes_release(struct store_backend *b, const struct store_claim *c, struct error *err);
 int changes_set_attempts(struct store_backend *b, const struct store_claim *c, struct error *err);
 int changes_finish(struct store_backend *b, const struct submission_row *row, const char *log,
