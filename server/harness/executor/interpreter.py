@@ -26,7 +26,7 @@ from triton.runtime import interpreter
 from triton.runtime.jit import mangle_type
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from executor import bounds, library, narrow
+from executor import attention, bounds, library, narrow
 from executor.meanings import FUNCTIONS, Meanings
 from executor.replay import Replay, poisoned
 from executor.steps import Allows, Descriptor, StepError
@@ -134,6 +134,7 @@ class Model:
         narrow.install()
         library.install()
         bounds.install()
+        attention.install()
         self._functions, self._kernels, self._lost = functions, kernels, lost
         self._linked: dict[int, dict[int, Any]] = {}
         self._is_silent = False
