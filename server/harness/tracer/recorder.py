@@ -260,6 +260,16 @@ class Recorder(TorchDispatchMode):
         ) as error:
             raise self.refuse(f"{func}: {error}"[:300]) from error
 
+    def whole(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Calls an operator that torch would take apart, and records it as the one that it is."""
+        args = torch.utils._pytree.tree_map(self._lifted, args)
+        with _disable_current_modes() as modes:
+            fake = next(mode for mode in modes if isinstance(mode, torch._subclasses.FakeTensorMode))
+            with fake:
+                found = func(*args, **kwargs)
+        self._record(func, str(func), args, kwargs, found)
+        return found
+
     def _record(self, func: Any, operator: str, args: Any, kwargs: Any, found: Any) -> None:
         line = self.line()
         written = [self.storage(tensor) for tensor in _written_tensors(func, args, kwargs)]

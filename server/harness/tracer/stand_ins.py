@@ -88,14 +88,15 @@ def _operators(recorder: Recorder) -> None:
     library.impl = noted
     package: Any = torch
     package.compile = _compile
-    attend = _attention(torch._C._nn.scaled_dot_product_attention)
+    attend = _attention(torch._C._nn.scaled_dot_product_attention, recorder)
     package.nn.functional.scaled_dot_product_attention = package._C._nn.scaled_dot_product_attention = attend
+    package.nn.functional.linear = package._C._nn.linear = _linear(torch._C._nn.linear, recorder)
     package.library.wrap_triton = lambda kernel: kernel
     package._library.triton.wrap_triton = package._library.triton.capture_triton = package.library.wrap_triton
     package._library.capture_triton = package.library.wrap_triton
 
 
-def _attention(plain: Callable[..., Any]) -> Callable[..., Any]:
+def _attention(plain: Callable[..., Any], recorder: Recorder) -> Callable[..., Any]:
     """scaled_dot_product_attention: torch chooses among its operators below the recorder, for a device that is here."""
 
     def attend(
@@ -111,9 +112,24 @@ def _attention(plain: Callable[..., Any]) -> Callable[..., Any]:
             bias = None if attn_mask is None else attn_mask.expand(*query.shape[:-1], key.shape[-2])
             efficient = torch.ops.aten._scaled_dot_product_efficient_attention.default
             return efficient(query, key, value, bias, False, dropout_p, is_causal, scale=scale)[0]
+        if query.is_cuda and (attn_mask is None or attn_mask.dtype is query.dtype):
+            math = torch.ops.aten._scaled_dot_product_attention_math.default
+            options = {"scale": scale, "enable_gqa": enable_gqa}
+            return recorder.whole(math, (query, key, value, attn_mask, dropout_p, is_causal), options)[0]
         return plain(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
 
     return attend
+
+
+def _linear(plain: Callable[..., Any], recorder: Recorder) -> Callable[..., Any]:
+    """linear: of an input with gaps torch makes a product and a sum, which would count as a sum of its own."""
+
+    def linear(input: Any, weight: Any, bias: Any = None) -> Any:
+        if bias is None or not input.is_cuda or input.dim() == 2 or input.is_contiguous():
+            return plain(input, weight, bias)
+        return recorder.whole(torch.ops.aten.linear.default, (input, weight, bias), {})
+
+    return linear
 
 
 def _compile(model: Any = None, **_: Any) -> Any:
