@@ -342,22 +342,25 @@ def _of_each(tracer: Tracer, cases: tuple[Case, ...], scratch: Path) -> list[pla
     return [next(rest) if known is None else known for known in found]
 
 
-def _in_turn(tracer: Tracer, cases: tuple[Case, ...], scratch: Path) -> list[plan.Plan | None]:
+def _in_turn(tracer: Tracer, cases: tuple[Case, ...], scratch: Path) -> list[plan.Plan | Refusal | None]:
     """Each case in one fork, with a module of its own. None: it has to be traced alone."""
 
     def work(file: IO[bytes]) -> None:
         end = time.process_time() + IN_TURN_S
-        for index, case in enumerate(cases):
-            with contextlib.suppress(Untraced, Raised):
-                if index > 0:
-                    tracer.load(scratch)
-                file.write(tracer.case(case).dump())
-            file.write(b"\n")
+        _trace_alone(tracer, cases[0], file)  # nothing of another case is there: what becomes of it stands
+        file.write(b"\n")
+        for case in cases[1:]:
             if time.process_time() > end:
                 return
+            with contextlib.suppress(Untraced, Raised):
+                tracer.load(scratch)
+                file.write(tracer.case(case).dump())
+            file.write(b"\n")
 
     with os.fdopen(_forked(work), "rb") as file:
-        return [_plan_of(case, file.readline(plan.BYTES_MAX + 1)) for case in cases]
+        first = file.readline(plan.BYTES_MAX + 1)
+        found: list[plan.Plan | Refusal | None] = [_parsed(first, cases[0]) if first else None]
+        return found + [_plan_of(case, file.readline(plan.BYTES_MAX + 1)) for case in cases[1:]]
 
 
 def _plan_of(case: Case, data: bytes) -> plan.Plan | None:
@@ -404,7 +407,10 @@ def _fields(refusal: Refusal) -> tuple[str, str, int, str]:
 
 def _collected(reader: int, case: Case) -> plan.Plan | Refusal:
     with os.fdopen(reader, "rb") as file:
-        data = file.read(plan.BYTES_MAX + 1)
+        return _parsed(file.read(plan.BYTES_MAX + 1), case)
+
+
+def _parsed(data: bytes, case: Case) -> plan.Plan | Refusal:
     try:
         if data.startswith(b"["):
             return Refusal(*json.loads(data))
