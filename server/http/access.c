@@ -22,24 +22,6 @@
 #define BASIC_MAX 512
 #define CLIENT_MAX_CHARS 200 /* of a body's "client" */
 
-struct credentials {
-    const char *value;
-    unsigned n;
-};
-
-static enum MHD_Result
-authorization_cb(void *cls, enum MHD_ValueKind kind, const char *name, const char *value)
-{
-    struct credentials *c = cls;
-
-    (void)kind;
-    if (strcasecmp(name, MHD_HTTP_HEADER_AUTHORIZATION) == 0) {
-        c->value = value;
-        c->n++;
-    }
-    return MHD_YES;
-}
-
 /* What stands behind "Bearer ", or NULL. View. */
 static const char *
 bearer(const char *header)
@@ -104,7 +86,6 @@ bool
 access_check(struct exchange *x, const struct route *route, bool takes_basic)
 {
     struct keyring *keyring = x->http->keyring;
-    struct credentials c = { 0 };
 
     if (!route->scopes)
         return true;
@@ -125,7 +106,7 @@ access_check(struct exchange *x, const struct route *route, bool takes_basic)
         x->caller = (struct caller){ .scopes = SCOPE_ALL };
         return true;
     }
-    MHD_get_connection_values(x->mhd, MHD_HEADER_KIND, authorization_cb, &c);
+    const struct header_found c = exchange_find_header(x, MHD_HTTP_HEADER_AUTHORIZATION);
     if (c.n == 0) {
         refuse(x, PROBLEM_UNAUTHORIZED, "Bearer realm=\"verifierd\"",
                "show a token: Authorization: Bearer vd_...");

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/log.h"
 #include "server/store/labels.h"
 
 /* What several handlers do alike. */
@@ -62,6 +63,36 @@ exchange_refused(struct exchange *x, const struct funnel_answer *answer)
     return true;
 }
 
+static void
+log_accepted(const struct exchange *x, const char *what)
+{
+    const char *header = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "traceparent");
+    char trace[TRACE_SIZE];
+    const struct log_field fields[] = {
+        { "request", x->request_id },
+        { "trace", header && traceparent_trace(header, trace) ? trace : NULL },
+        { "client", *x->caller.client ? x->caller.client : NULL },
+    };
+
+    log_write_with(LOG_LEVEL_INFO, x->id, fields, ARRAY_LEN(fields), "%s accepted", what);
+}
+
+void
+exchange_made(struct exchange *x, const struct funnel_answer *answer, const char *what, exchange_cb *again,
+              exchange_cb *then)
+{
+    if (answer->refusal == FUNNEL_KEY_TAKEN) {
+        again(x); /* what was made under it is there now */
+        return;
+    }
+    if (exchange_refused(x, answer))
+        return;
+    snprintf(x->id, sizeof(x->id), "%s", answer->id);
+    x->warning = answer->warning;
+    log_accepted(x, what);
+    then(x);
+}
+
 int
 exchange_limit(struct exchange *x)
 {
@@ -73,7 +104,7 @@ exchange_limit(struct exchange *x)
     long n = *text >= '0' && *text <= '9' ? strtol(text, &end, 10) : 0;
     if (n >= 1 && n <= LIMIT_MAX && !*end)
         return (int)n;
-    exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "limit", "is a whole number, 1 to 200");
+    exchange_bad_parameter(x, "limit", "is a whole number, 1 to 200");
     return 0;
 }
 
@@ -87,15 +118,12 @@ exchange_run(struct exchange *x, const char **run, int64_t *step)
     *step = LABEL_STEP_NONE;
     if (!text)
         return true;
-    if (!*run) {
-        exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "step", "goes with run");
-        return false;
-    }
+    if (!*run)
+        return exchange_bad_parameter(x, "step", "goes with run");
     *step = *text >= '0' && *text <= '9' && strlen(text) <= 16 ? strtoll(text, &end, 10) : -1;
     if (*step >= 0 && !*end)
         return true;
-    exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "step", "is a whole number, 0 or more");
-    return false;
+    return exchange_bad_parameter(x, "step", "is a whole number, 0 or more");
 }
 
 /* The same query with another cursor. Everything that is not unreserved (RFC 3986) is escaped. */

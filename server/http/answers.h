@@ -6,6 +6,12 @@
 
 /* A refusal of the funnel as its problem; false when the answer is FUNNEL_OK and nothing was sent. */
 bool exchange_refused(struct exchange *x, const struct funnel_answer *answer);
+/*
+ * Of a POST that makes a submission or group (what): then is called with x->id, once a line of the log ties that to its
+ * request, and to the caller's trace (traceparent); or again, where another request made it; or the refusal is sent.
+ */
+void exchange_made(struct exchange *x, const struct funnel_answer *answer, const char *what,
+                   exchange_cb *again, exchange_cb *then);
 #define LIMIT_MAX 200 /* rows of a page */
 /* limit=, 1 to LIMIT_MAX, 50 when absent; 0: the problem is sent. */
 int exchange_limit(struct exchange *x);

@@ -128,13 +128,6 @@ name_or_object(const char *text)
     return *text == '{' ? json_parse(text, strlen(text), &fault) : json_string(text);
 }
 
-static bool
-bad_parameter(struct exchange *x, const char *name, const char *text)
-{
-    exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", name, text);
-    return false;
-}
-
 /* A reward of one sample, from one sample. */
 static bool
 is_reward_alone(struct exchange *x, json_t *reward)
@@ -145,10 +138,10 @@ is_reward_alone(struct exchange *x, json_t *reward)
         json_is_string(reward) ? json_pack("{s:O}", "kind", reward) : json_incref(reward);
 
     if (reward_spec_read(object, "", &spec, &fault) != 0)
-        return bad_parameter(x, "reward", fault.text);
+        return exchange_bad_parameter(x, "reward", fault.text);
     if (!reward_needs_rank(&spec))
         return true;
-    return bad_parameter(x, "reward", "needs a rank, which only a whole group has: post /v1/groups");
+    return exchange_bad_parameter(x, "reward", "needs a rank, which only a whole group has: post /v1/groups");
 }
 
 /* False: the refusal is sent. */
@@ -161,20 +154,20 @@ read_options(struct exchange *x, struct compat_job *job)
     char *end;
 
     if (policy && !(job->policy = name_or_object(policy)))
-        return bad_parameter(x, "policy", "is neither a name nor a JSON object");
+        return exchange_bad_parameter(x, "policy", "is neither a name nor a JSON object");
     if (reward && !(job->reward = name_or_object(reward)))
-        return bad_parameter(x, "reward", "is neither a name nor a JSON object");
+        return exchange_bad_parameter(x, "reward", "is neither a name nor a JSON object");
     if (job->reward && !is_reward_alone(x, job->reward))
         return false;
     if (fill) {
         job->fill = strtod(fill, &end);
         if (end == fill || *end || !isfinite(job->fill))
-            return bad_parameter(x, "fill", "is a number");
+            return exchange_bad_parameter(x, "fill", "is a number");
     }
     if (reply && strcmp(reply, "object") != 0 && strcmp(reply, "number") != 0)
-        return bad_parameter(x, "reply", "is one of number, object");
+        return exchange_bad_parameter(x, "reply", "is one of number, object");
     if (run && !(job->run = json_string(run)))
-        return bad_parameter(x, "run", "is not UTF-8");
+        return exchange_bad_parameter(x, "run", "is not UTF-8");
     job->is_asked = reply && strcmp(reply, "object") == 0;
     return true;
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include <utlist.h>
 
@@ -198,6 +199,13 @@ exchange_problem_at(struct exchange *x, enum problem problem, const char *member
     exchange_send(x);
 }
 
+bool
+exchange_bad_parameter(struct exchange *x, const char *name, const char *text)
+{
+    exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", name, text);
+    return false;
+}
+
 void
 exchange_error(struct exchange *x, const struct error *err, const char *name)
 {
@@ -218,6 +226,28 @@ exchange_error(struct exchange *x, const struct error *err, const char *name)
         log_error(x->request_id, "%s: %s", x->uri, err->text);
         exchange_problem(x, PROBLEM_INTERNAL, "the daemon's log has the reason under this request_id");
     }
+}
+
+static enum MHD_Result
+header_cb(void *cls, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+    struct header_found *found = cls;
+
+    (void)kind;
+    if (strcasecmp(name, found->name) == 0) {
+        found->value = value;
+        found->n++;
+    }
+    return MHD_YES;
+}
+
+struct header_found
+exchange_find_header(const struct exchange *x, const char *name)
+{
+    struct header_found found = { .name = name };
+
+    MHD_get_connection_values(x->mhd, MHD_HEADER_KIND, header_cb, &found);
+    return found;
 }
 
 /* --- what comes back later --- */
@@ -351,20 +381,6 @@ exchange_give_up(struct exchange *x)
         return;
     forget_pending(x);
     exchange_problem(x, PROBLEM_UNAVAILABLE, x->http->is_draining ? "the daemon stops" : "no answer in time");
-}
-
-void
-exchange_accepted(const struct exchange *x, const char *what)
-{
-    const char *header = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "traceparent");
-    char trace[TRACE_SIZE];
-    const struct log_field fields[] = {
-        { "request", x->request_id },
-        { "trace", header && traceparent_trace(header, trace) ? trace : NULL },
-        { "client", *x->caller.client ? x->caller.client : NULL },
-    };
-
-    log_write_with(LOG_LEVEL_INFO, x->id, fields, ARRAY_LEN(fields), "%s accepted", what);
 }
 
 /* --- holding --- */

@@ -152,6 +152,8 @@ void exchange_error(struct exchange *x, const struct error *err, const char *nam
 /* A problem that says where: member is "pointer" or "parameter". */
 void exchange_problem_at(struct exchange *x, enum problem problem, const char *member, const char *where,
                          const char *text);
+/* A parameter of the address; false, for whoever says that nothing more is sent. */
+bool exchange_bad_parameter(struct exchange *x, const char *name, const char *text);
 void exchange_problem_set(struct exchange *x, enum problem problem, const char *detail, json_t *extra);
 
 /*
@@ -162,6 +164,13 @@ void exchange_problem_set(struct exchange *x, enum problem problem, const char *
  */
 struct pending *exchange_begin(struct exchange *x, struct running_key *key, exchange_answer_cb *then);
 void exchange_pending_cb(void *arg, const struct funnel_answer *answer);
+
+/* A header of the request: how often it came, and what it said last, NULL where it said nothing. View. */
+struct header_found {
+    const char *name, *value;
+    unsigned n;
+};
+struct header_found exchange_find_header(const struct exchange *x, const char *name);
 
 /* Have c's reads made (taken), and answer when they are; an error is answered by exchange_error(). */
 void exchange_read(struct exchange *x, struct exchange_read *c);
@@ -174,8 +183,6 @@ bool exchange_read_sees(const struct exchange_read *c, const char *client);
 double exchange_hold_s(const struct exchange *x);
 /* Hold until what x->id names is finished, or the time is over, or the client left, or the daemon stops; then cb. */
 void exchange_hold(struct exchange *x, exchange_cb *cb);
-/* One line of the log that ties what was accepted (x->id) to its request, and to the caller's trace (traceparent). */
-void exchange_accepted(const struct exchange *x, const char *what);
 /* The same for what was cancelled: until its processes are gone and that is durable, which takes moments. */
 void exchange_hold_cancelled(struct exchange *x, exchange_cb *cb);
 void exchange_hold_end(struct exchange *x);

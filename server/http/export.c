@@ -210,13 +210,6 @@ free_cb(void *cls)
 
 /* --- what is asked for --- */
 
-static bool
-bad_parameter(struct exchange *x, const char *name, const char *text)
-{
-    exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", name, text);
-    return false;
-}
-
 /* "2026-11-21", "2026-11-21T11:36:17Z", with a fraction or without; milliseconds since 1970, or -1. */
 static int64_t
 wall_ms(const char *text)
@@ -247,7 +240,8 @@ read_moment(struct exchange *x, const char *name, char out[ID_SIZE])
     int64_t ms = text ? wall_ms(text) : 0;
 
     if (ms < 0)
-        return bad_parameter(x, name, "is a date or a time in UTC: 2026-11-21, 2026-11-21T11:36:17Z");
+        return exchange_bad_parameter(x, name,
+                                      "is a date or a time in UTC: 2026-11-21, 2026-11-21T11:36:17Z");
     if (text)
         snprintf(out, ID_SIZE, "%08x-%04x-7000-8000-000000000000",
                  (unsigned)((uint64_t)ms >> 16 & 0xffffffff), (unsigned)((uint64_t)ms & 0xffff));
@@ -270,11 +264,12 @@ read_filter(struct exchange *x, struct export *e)
     f->limit = PAGE_ROWS;
     f->state = e->table == ROWTEXT_SUBMISSIONS ? -1 : SUBMISSION_DONE;
     if (state && (f->state = submission_state_find(state)) < 0)
-        return bad_parameter(x, "state", "is one of queued, running, done, cancelled");
+        return exchange_bad_parameter(x, "state", "is one of queued, running, done, cancelled");
     if (state && e->table != ROWTEXT_SUBMISSIONS)
-        return bad_parameter(x, "state", "goes with what=submissions: the others are of those that are done");
+        return exchange_bad_parameter(x, "state",
+                                      "goes with what=submissions: the others are of those that are done");
     if (group && !id_is_valid(group))
-        return bad_parameter(x, "group", "is not an id");
+        return exchange_bad_parameter(x, "group", "is not an id");
     if (!read_moment(x, "since", e->since) || !read_moment(x, "before", e->before))
         return false;
     const char *run, *own = exchange_client(x);
@@ -302,12 +297,12 @@ read_query(struct exchange *x, struct export *e)
     int table = rowtext_find(what ? what : "verdicts");
 
     if (format && strcmp(format, "jsonl") != 0)
-        return bad_parameter(x, "format", "is jsonl; verifier export --format=csv writes CSV");
+        return exchange_bad_parameter(x, "format", "is jsonl; verifier export --format=csv writes CSV");
     if (table < 0)
-        return bad_parameter(x, "what", "is one of submissions, verdicts, rewards");
+        return exchange_bad_parameter(x, "what", "is one of submissions, verdicts, rewards");
     e->table = (enum rowtext_table)table;
     if (source && strcmp(source, "true") != 0 && strcmp(source, "false") != 0)
-        return bad_parameter(x, "source", "is true or false");
+        return exchange_bad_parameter(x, "source", "is true or false");
     e->has_source = source && strcmp(source, "true") == 0;
     return read_filter(x, e);
 }

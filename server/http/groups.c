@@ -176,16 +176,7 @@ answer_known(struct exchange *x)
 static void
 group_added(struct exchange *x, const struct funnel_answer *answer)
 {
-    if (answer->refusal == FUNNEL_KEY_TAKEN) {
-        group_add(x); /* what was made under it is there now */
-        return;
-    }
-    if (exchange_refused(x, answer))
-        return;
-    snprintf(x->id, sizeof(x->id), "%s", answer->id);
-    x->warning = answer->warning;
-    exchange_accepted(x, "group");
-    answer_known(x);
+    exchange_made(x, answer, "group", group_add, answer_known);
 }
 
 /* False: the problem is sent. What is no text is refused with the rest of the body. */

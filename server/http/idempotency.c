@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "common/auto.h"
 #include "common/clock.h"
@@ -21,33 +20,14 @@
  * refused (FUNNEL_KEY_TAKEN), asks again, and finds what the first has made.
  */
 
-struct header_search {
-    const char *value;
-    unsigned n;
-};
-
-static enum MHD_Result
-header_cb(void *cls, enum MHD_ValueKind kind, const char *name, const char *value)
-{
-    struct header_search *s = cls;
-
-    (void)kind;
-    if (strcasecmp(name, "Idempotency-Key") == 0) {
-        s->value = value ? value : "";
-        s->n++;
-    }
-    return MHD_YES;
-}
-
 bool
 idempotency_read(struct exchange *x)
 {
-    struct header_search found = { 0 };
+    const struct header_found found = exchange_find_header(x, "Idempotency-Key");
 
-    MHD_get_connection_values(x->mhd, MHD_HEADER_KIND, header_cb, &found);
     if (found.n == 0)
         return true;
-    if (found.n == 1 && idempotency_key(found.value, x->key, sizeof(x->key)))
+    if (found.n == 1 && idempotency_key(found.value ? found.value : "", x->key, sizeof(x->key)))
         return true;
     exchange_problem_at(x, PROBLEM_HEADER, "header", "Idempotency-Key",
                         "is given once, has 1 to 255 visible characters, and may stand in double quotes");

@@ -172,8 +172,7 @@ check_type(struct exchange *x)
         x->is_raw = true;
         if (!as || strcmp(as, "candidate") == 0 || strcmp(as, "completion") == 0)
             return true;
-        exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "as", "is one of candidate, completion");
-        return false;
+        return exchange_bad_parameter(x, "as", "is one of candidate, completion");
     }
     if (!is_json_type(type)) {
         exchange_problem(x, PROBLEM_TYPE, "send the document with Content-Type: application/json%s",
@@ -185,12 +184,12 @@ check_type(struct exchange *x)
     for (size_t i = 0; i < ARRAY_LEN(source_keys); i++) {
         if (!target_value(&x->target, source_keys[i]))
             continue;
-        exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", source_keys[i],
-                            "belongs in the document; in the address it is for a source as text/x-python");
+        exchange_bad_parameter(x, source_keys[i],
+                               "belongs in the document; in the address it is for a source as text/x-python");
         return false;
     }
     if (as)
-        exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "as", "is for a source as text/x-python");
+        exchange_bad_parameter(x, "as", "is for a source as text/x-python");
     return !as;
 }
 
@@ -214,8 +213,7 @@ read_wait(struct exchange *x)
     if (end != text && !*end && x->wait_s >= 0 && x->wait_s <= 86400 &&
         text[strspn(text, "0123456789.eE+-")] == '\0')
         return true;
-    exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "wait", "is a number of seconds, 0 to 86400");
-    return false;
+    return exchange_bad_parameter(x, "wait", "is a number of seconds, 0 to 86400");
 }
 
 /* False: the problem is sent, with what is taken (RFC 9110, section 15.5.16). */
@@ -401,7 +399,7 @@ source_document(struct exchange *x)
         const char *value = target_value(&x->target, source_keys[i]);
         if (!value || json_object_set_new(document, source_keys[i], json_string(value)) == 0)
             continue;
-        exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", source_keys[i], "is not text in UTF-8");
+        exchange_bad_parameter(x, source_keys[i], "is not text in UTF-8");
         return NULL;
     }
     return ptr_take(&document);

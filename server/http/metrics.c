@@ -184,6 +184,12 @@ static const struct {
     { "process_max_fds", "gauge", "process/max_fds", "Most descriptors that may be open.", 1 },
     { "process_threads", "gauge", "process/threads", "Threads of it.", 1 },
     { "process_start_time_seconds", "gauge", "process/start_time_s", "When it was started, since 1970.", 1 },
+    { "verifierd_rerun_seconds_total", "counter", "counts/reruns/held_s",
+      "Time for which all others waited so that one could be judged alone.", 1 },
+    { "verifierd_cache_differences_total", "counter", "counts/cache/differed",
+      "Verdicts that were checked by judging again, and came out otherwise.", 1 },
+    { "verifierd_device_seconds_total", "counter", "counts/device_s/used",
+      "Time that submissions held devices.", 1 },
     { "verifierd_http_held_requests", "gauge", "http/held", "Long polls that are waiting.", 1 },
 };
 
@@ -222,55 +228,77 @@ write_verdicts(struct writer *w, json_t *counts)
     family(w, "verifierd_submission_seconds", "summary", "From the submission to its verdict.");
     sample(w, "verifierd_submission_seconds_sum", NULL, number(json_object_get(counts, "verdict_s")));
     sample(w, "verifierd_submission_seconds_count", NULL, number(json_object_get(counts, "finished")));
-    family(w, "verifierd_submissions", "gauge", "Submissions stored, by state.");
-    static const char *const states[] = { "queued", "running", "done", "cancelled" };
-    for (i = 0; i < ARRAY_LEN(states); i++)
-        sample(w, "verifierd_submissions", LABELS("state", states[i]),
-               number(json_object_get(counts, states[i])));
 }
 
+/* One figure by one label. */
+static const struct {
+    const char *name, *type, *path, *label, *values[5], *help;
+} split[] = {
+    { "verifierd_submissions",
+      "gauge",
+      "counts",
+      "state",
+      { "queued", "running", "done", "cancelled" },
+      "Submissions stored, by state." },
+    { "verifierd_reruns_total",
+      "counter",
+      "counts/reruns",
+      "outcome",
+      { "confirmed", "cleared", "refused" },
+      "Failures that a neighbour may have brought about: judged again alone, with the same class (confirmed) "
+      "or "
+      "another, or not judged again since the share of the time for that was used up (refused)." },
+    { "verifierd_cache_answers_total",
+      "counter",
+      "counts/cache",
+      "result",
+      { "hits", "joined", "misses", "rechecked" },
+      "Submissions that an identical one's verdict could answer, by what became of them." },
+    { "verifierd_queue_oldest_age_seconds",
+      "gauge",
+      "queues/oldest_s",
+      "queue",
+      { "queued", "ready" },
+      "How long the oldest has waited; 0: none waits." },
+};
+
 static void
-write_reruns(struct writer *w, json_t *reruns)
+write_split(struct writer *w, json_t *status)
 {
-    static const char *const outcomes[] = { "confirmed", "cleared", "refused" };
-
-    family(w, "verifierd_reruns_total", "counter",
-           "Failures that a neighbour may have brought about: judged again alone, with the same class "
-           "(confirmed) or "
-           "another, or not judged again since the share of the time for that was used up (refused).");
-    for (size_t i = 0; i < ARRAY_LEN(outcomes); i++)
-        sample(w, "verifierd_reruns_total", LABELS("outcome", outcomes[i]),
-               number(json_object_get(reruns, outcomes[i])));
-    family(w, "verifierd_rerun_seconds_total", "counter",
-           "Time for which all others waited so that one could be judged alone.");
-    sample(w, "verifierd_rerun_seconds_total", NULL, number(json_object_get(reruns, "held_s")));
-}
-
-static void
-write_cache(struct writer *w, json_t *cache)
-{
-    static const char *const results[] = { "hits", "joined", "misses", "rechecked" };
-
-    family(w, "verifierd_cache_answers_total", "counter",
-           "Submissions that an identical one's verdict could answer, by what became of them.");
-    for (size_t i = 0; i < ARRAY_LEN(results); i++)
-        sample(w, "verifierd_cache_answers_total", LABELS("result", results[i]),
-               number(json_object_get(cache, results[i])));
-    family(w, "verifierd_cache_differences_total", "counter",
-           "Verdicts that were checked by judging again, and came out otherwise.");
-    sample(w, "verifierd_cache_differences_total", NULL, number(json_object_get(cache, "differed")));
+    for (size_t i = 0; i < ARRAY_LEN(split); i++) {
+        json_t *object = at(status, split[i].path);
+        if (!json_object_get(object, split[i].values[0])) /* a store that does not answer */
+            continue;
+        family(w, split[i].name, split[i].type, split[i].help);
+        for (const char *const *value = split[i].values; *value; value++)
+            sample(w, split[i].name, LABELS(split[i].label, *value), number(json_object_get(object, *value)));
+    }
 }
 
 static void
 write_stages(struct writer *w, json_t *stages)
 {
     static const char *const outcomes[] = { "pass", "fail", "skip" };
+    static const struct {
+        const char *name, *key, *help;
+        double scale;
+    } rows[] = {
+        { "verifierd_stage_entered_total", "entered", "Submissions that entered a stage.", 1 },
+        { "verifierd_stage_run_seconds_total", "run_ms", "Time spent in a stage, waiting not counted.",
+          1e-3 },
+        { "verifierd_stage_device_seconds_total", "device_s", "Time that a stage held a device.", 1 },
+        { "verifierd_stage_spared_total", "spared",
+          "Submissions that did not come to a stage, since they had failed before.", 1 },
+    };
     json_t *stage;
     const char *name;
 
-    family(w, "verifierd_stage_entered_total", "counter", "Submissions that entered a stage.");
-    json_object_foreach(stages, name, stage) sample(w, "verifierd_stage_entered_total", LABELS("stage", name),
-                                                    number(json_object_get(stage, "entered")));
+    for (size_t k = 0; k < ARRAY_LEN(rows); k++) {
+        family(w, rows[k].name, "counter", rows[k].help);
+        json_object_foreach(stages, name, stage)
+            sample(w, rows[k].name, LABELS("stage", name),
+                   number(json_object_get(stage, rows[k].key)) * rows[k].scale);
+    }
     family(w, "verifierd_stage_outcomes_total", "counter", "How they left it.");
     json_object_foreach(stages, name, stage)
     {
@@ -278,10 +306,6 @@ write_stages(struct writer *w, json_t *stages)
             sample(w, "verifierd_stage_outcomes_total", LABELS("stage", name, "outcome", outcomes[i]),
                    number(json_object_get(stage, outcomes[i])));
     }
-    family(w, "verifierd_stage_run_seconds_total", "counter", "Time spent in a stage, waiting not counted.");
-    json_object_foreach(stages, name, stage)
-        sample(w, "verifierd_stage_run_seconds_total", LABELS("stage", name),
-               number(json_object_get(stage, "run_ms")) / 1000);
     family(w, "verifierd_stage_wait_seconds", "summary",
            "Time that submissions waited for a stage, by those that waited.");
     json_object_foreach(stages, name, stage)
@@ -291,21 +315,11 @@ write_stages(struct writer *w, json_t *stages)
         sample(w, "verifierd_stage_wait_seconds_count", LABELS("stage", name),
                number(json_object_get(stage, "waited")));
     }
-    family(w, "verifierd_stage_device_seconds_total", "counter", "Time that a stage held a device.");
-    json_object_foreach(stages, name, stage)
-        sample(w, "verifierd_stage_device_seconds_total", LABELS("stage", name),
-               number(json_object_get(stage, "device_s")));
-    family(w, "verifierd_stage_spared_total", "counter",
-           "Submissions that did not come to a stage, since they had failed before.");
-    json_object_foreach(stages, name, stage) sample(w, "verifierd_stage_spared_total", LABELS("stage", name),
-                                                    number(json_object_get(stage, "spared")));
 }
 
 static void
 write_devices(struct writer *w, json_t *device)
 {
-    family(w, "verifierd_device_seconds_total", "counter", "Time that submissions held devices.");
-    sample(w, "verifierd_device_seconds_total", NULL, number(json_object_get(device, "used")));
     family(w, "verifierd_device_seconds_saved_total", "counter",
            "Time of devices that was not needed: after an early failure (by the mean of those that came so "
            "far), or "
@@ -516,18 +530,6 @@ write_disks(struct writer *w, json_t *disks)
 }
 
 static void
-write_oldest(struct writer *w, json_t *oldest)
-{
-    static const char *const names[] = { "queued", "ready" };
-
-    family(w, "verifierd_queue_oldest_age_seconds", "gauge",
-           "How long the oldest has waited; 0: none waits.");
-    for (size_t i = 0; i < ARRAY_LEN(names); i++)
-        sample(w, "verifierd_queue_oldest_age_seconds", LABELS("queue", names[i]),
-               number(json_object_get(oldest, names[i])));
-}
-
-static void
 write_histograms(struct writer *w, json_t *status)
 {
     json_t *stage, *route, *stages = at(status, "counts/stages");
@@ -582,15 +584,13 @@ metrics_write(json_t *status, struct buffer *out)
     write_node(&w, json_object_get(status, "node"));
     write_figures(&w, status);
     write_verdicts(&w, json_object_get(status, "counts"));
-    write_reruns(&w, at(status, "counts/reruns"));
-    write_cache(&w, at(status, "counts/cache"));
+    write_split(&w, status);
     write_stages(&w, at(status, "counts/stages"));
     write_devices(&w, at(status, "counts/device_s"));
     write_queues(&w, json_object_get(status, "queues"));
     write_workers(&w, json_object_get(status, "workers"));
     write_pools(&w, json_object_get(status, "workers"));
     write_spares(&w, json_object_get(status, "workers"));
-    write_oldest(&w, at(status, "queues/oldest_s"));
     write_gpus(&w, json_object_get(status, "gpus"));
     write_canaries(&w, json_object_get(status, "gpus"));
     write_disks(&w, json_object_get(status, "disks"));

@@ -166,8 +166,7 @@ route_find(struct exchange *x, const char *method)
     for (size_t i = 0; i < x->target.pairs_count; i++) {
         if (is_word_of(found->query, x->target.pairs[i].name))
             continue;
-        exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", x->target.pairs[i].name,
-                            "is not a parameter here");
+        exchange_bad_parameter(x, x->target.pairs[i].name, "is not a parameter here");
         return NULL;
     }
     return found;

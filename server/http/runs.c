@@ -180,7 +180,7 @@ run_list(struct exchange *x)
     if (cursor) {
         size_t digits = strspn(cursor, "0123456789");
         if (digits < 1 || digits > 18 || cursor[digits] != '.' || strlen(cursor + digits) > LINE_SIZE) {
-            exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "cursor", "is not a cursor of this list");
+            exchange_bad_parameter(x, "cursor", "is not a cursor of this list");
             return;
         }
         before_ms = strtoll(cursor, NULL, 10);

@@ -311,8 +311,8 @@ void
 service_stats(struct exchange *x)
 {
     if (target_value(&x->target, "window"))
-        exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "window",
-                            "is not kept any more: the sums begin with the daemon; ask twice and subtract");
+        exchange_bad_parameter(
+            x, "window", "is not kept any more: the sums begin with the daemon; ask twice and subtract");
     else
         exchange_json(x, 200, funnel_stats(x->http->funnel));
 }

@@ -743,8 +743,7 @@ is_view(struct exchange *x)
 
     if (!view || strcmp(view, "brief") == 0 || strcmp(view, "full") == 0)
         return true;
-    exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "view", "is one of full, brief");
-    return false;
+    return exchange_bad_parameter(x, "view", "is one of full, brief");
 }
 
 static void

@@ -198,16 +198,7 @@ answer_known(struct exchange *x)
 static void
 submission_added(struct exchange *x, const struct funnel_answer *answer)
 {
-    if (answer->refusal == FUNNEL_KEY_TAKEN) {
-        submission_add(x); /* what was made under it is there now */
-        return;
-    }
-    if (exchange_refused(x, answer))
-        return;
-    snprintf(x->id, sizeof(x->id), "%s", answer->id);
-    x->warning = answer->warning;
-    exchange_accepted(x, "submission");
-    answer_known(x);
+    exchange_made(x, answer, "submission", submission_add, answer_known);
 }
 
 static void
@@ -584,13 +575,6 @@ answer_list(struct exchange *x, struct exchange_read *call)
         exchange_problem(x, PROBLEM_INTERNAL, "no memory for the list");
 }
 
-static bool
-bad_parameter(struct exchange *x, const char *name, const char *text)
-{
-    exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", name, text);
-    return false;
-}
-
 /* False: the problem is sent. */
 static bool
 read_filter(struct exchange *x, struct submission_filter *f)
@@ -609,15 +593,15 @@ read_filter(struct exchange *x, struct submission_filter *f)
     if (f->limit == 0 || !exchange_run(x, &f->run, &f->step))
         return false;
     if (state && f->state < 0)
-        return bad_parameter(x, "state", "is one of queued, running, done, cancelled");
+        return exchange_bad_parameter(x, "state", "is one of queued, running, done, cancelled");
     if (f->class_ && class_find(f->class_) == CLASS_NONE)
-        return bad_parameter(x, "class", "is not a class of verdicts");
+        return exchange_bad_parameter(x, "class", "is not a class of verdicts");
     if (f->group_id && !id_is_valid(f->group_id))
-        return bad_parameter(x, "group", "is not an id");
+        return exchange_bad_parameter(x, "group", "is not an id");
     if (f->before && !id_is_valid(f->before))
-        return bad_parameter(x, "cursor", "is not a cursor of this list");
+        return exchange_bad_parameter(x, "cursor", "is not a cursor of this list");
     if (view && strcmp(view, "brief") != 0 && strcmp(view, "full") != 0)
-        return bad_parameter(x, "view", "is one of full, brief");
+        return exchange_bad_parameter(x, "view", "is one of full, brief");
     return true;
 }
 

@@ -290,7 +290,7 @@ task_list(struct exchange *x)
     if (limit == 0)
         return;
     if (cursor && !hash_is_valid(cursor)) {
-        exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "cursor", "is not a cursor of this list");
+        exchange_bad_parameter(x, "cursor", "is not a cursor of this list");
         return;
     }
     struct task_page *page = calloc(1, sizeof(*page));

@@ -54,7 +54,7 @@ window_of(struct exchange *x, const char *otherwise, int64_t least_s)
             return &windows[i];
         snprintf(detail + strlen(detail), sizeof(detail) - strlen(detail), " %s", windows[i].name);
     }
-    exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "window", detail);
+    exchange_bad_parameter(x, "window", detail);
     return NULL;
 }
 
@@ -345,7 +345,7 @@ failure_list(struct exchange *x)
     if (limit == 0)
         return;
     if (class_ && class_find(class_) == CLASS_NONE) {
-        exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "class", "is not a class of verdicts");
+        exchange_bad_parameter(x, "class", "is not a class of verdicts");
         return;
     }
     struct sums_read *c = sums_read_new(x, &call, limit);
@@ -415,7 +415,7 @@ leaderboard_list(struct exchange *x)
     if (limit == 0)
         return;
     if (cursor && !read_cursor(cursor, &before_ms, &before_id)) {
-        exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "cursor", "is not a cursor of this list");
+        exchange_bad_parameter(x, "cursor", "is not a cursor of this list");
         return;
     }
     struct sums_read *c = sums_read_new(x, &call, limit);
@@ -554,11 +554,11 @@ group_list(struct exchange *x)
     if (limit == 0 || !exchange_run(x, &run, &step))
         return;
     if (limit > GROUPS_MAX) {
-        exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "limit", "is at most 50 for groups");
+        exchange_bad_parameter(x, "limit", "is at most 50 for groups");
         return;
     }
     if (cursor && !id_is_valid(cursor)) {
-        exchange_problem_at(x, PROBLEM_PARAMETER, "parameter", "cursor", "is not a cursor of this list");
+        exchange_bad_parameter(x, "cursor", "is not a cursor of this list");
         return;
     }
     struct sums_read *c = sums_read_new(x, &call, limit);
