@@ -90,8 +90,8 @@ print_queues(const struct funnel *f, struct buffer *out)
                   "{\"queued\":{\"interactive\":%lld,\"batch\":%lld},\"ready\":{\"interactive\":%lld,"
                   "\"batch\":%lld},\"waiting\":%lld,\"limit\":%lld,\"cpu_running\":%lld,\"cpu_slots\":%lld,"
                   "\"gpu_running\":%lld,\"registering\":%lld,\"joined\":%lld",
-                  (long long)(n.queued[FAIR_INTERACTIVE] + f->n_asking[FAIR_INTERACTIVE]),
-                  (long long)(n.queued[FAIR_BATCH] + f->n_asking[FAIR_BATCH]),
+                  (long long)n.queued[FAIR_INTERACTIVE] + f->n_asking[FAIR_INTERACTIVE],
+                  (long long)n.queued[FAIR_BATCH] + f->n_asking[FAIR_BATCH],
                   (long long)n.ready[FAIR_INTERACTIVE], (long long)n.ready[FAIR_BATCH],
                   (long long)admission_waiting(f), (long long)f->config->queue_limit,
                   (long long)n.cpu_running, (long long)n.slots, (long long)n.gpu_running,
