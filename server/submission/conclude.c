@@ -153,7 +153,7 @@ fill_row(struct submission *s, json_t **verdict)
     j->row.class_ = is_cancelled ? NULL : strdup(class_);
     free(ptr_take(&j->row.verdict));
     *verdict = verdict_json(s);
-    AUTO_FREE char *text = *verdict ? json_dumps(*verdict, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
+    AUTO_FREE char *text = *verdict ? json_dumps(*verdict, JSON_COMPACT) : NULL;
     if (!text || (stage && !j->row.stage) || (!is_cancelled && !j->row.class_))
         return false;
     json_t *reward = json_object_get(*verdict, "reward");
@@ -223,7 +223,7 @@ submission_conclude_as(struct submission *s, const struct submission_row *from, 
     struct submission_row *row = &s->attempt->row;
     json_t *reward = json_object_get(verdict, "reward");
 
-    row->verdict = json_dumps(verdict, JSON_COMPACT | JSON_REAL_PRECISION(15));
+    row->verdict = json_dumps(verdict, JSON_COMPACT);
     row->class_ = strdup(from->class_);
     row->stage = from->stage ? strdup(from->stage) : NULL;
     if (!row->verdict || !row->class_ || (from->stage && !row->stage))

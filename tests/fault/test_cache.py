@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator, Mapping
 
@@ -52,9 +51,6 @@ def test_the_second_gets_the_stored_verdict(shared: service.Daemon) -> None:
     assert len(logs[0]) >= 40 and logs[0] == logs[1]
     third = shared.client.judge(request, LIMIT_S)
     assert third["cached_from"] == first["id"]
-    for one in (first, third):
-        stored = shared.client.get(f"/v1/submissions/{one['id']}").body
-        assert re.search(rb"0\.\d{6}", stored) and not re.search(rb"[1-9]\.\d{15}|0\.[1-9]\d{15}", stored)
 
 
 def test_the_reward_is_that_of_the_request(shared: service.Daemon) -> None:
