@@ -323,6 +323,18 @@ take_up(struct node *n, struct take *t)
     take_in_rest(f, t);
 }
 
+/* Of one that was dropped here the processes end still, and then it is let go: nobody would judge it here. */
+static void
+take_known(struct node *n, struct submission *s, struct store_claim *claim)
+{
+    if (s->is_taken) {
+        give_back(n, claim);
+        return;
+    }
+    s->claim = *claim;
+    s->is_claimed = s->state == STATE_QUEUED;
+}
+
 static void
 rows_read_cb(void *arg)
 {
@@ -331,8 +343,11 @@ rows_read_cb(void *arg)
 
     for (size_t i = 0; i < n->ntakes; i++) {
         struct take *t = &n->takes[i];
+        struct submission *s = submission_by_id(n->funnel, t->claim.id);
         is_row |= t->is_read;
-        if (!t->is_read || n->is_draining || n->is_lost)
+        if (s) /* it came in while it was read, with its group or to be cancelled */
+            take_known(n, s, &t->claim);
+        else if (!t->is_read || n->is_draining || n->is_lost)
             give_back(n, &t->claim);
         else
             take_up(n, t);
@@ -382,26 +397,6 @@ read_rows_cb(void *arg, struct store_reader *r)
     }
 }
 
-/* What was claimed is known here, or is to be read. False: it was given back. */
-static bool
-sort_out(struct node *n, struct store_claim *claim)
-{
-    struct submission *s = submission_by_id(n->funnel, claim->id);
-
-    /* Of one that was dropped here the processes end still, and then it is let go: nobody would judge it here. */
-    if (s && s->is_taken) {
-        give_back(n, claim);
-        return false;
-    }
-    if (s) { /* it came in meanwhile */
-        s->claim = *claim;
-        s->is_claimed = s->state == STATE_QUEUED;
-    } else {
-        n->takes[n->ntakes++] = (struct take){ .claim = *claim };
-    }
-    return true;
-}
-
 static void
 taken_cb(void *arg, int code, const struct error *err)
 {
@@ -410,8 +405,14 @@ taken_cb(void *arg, int code, const struct error *err)
 
     if (code != 0 && code != ERR_NOTFOUND)
         log_warn(NULL, "nothing is taken up: %s", err->text);
-    for (size_t i = 0; code == 0 && i < n->nclaims; i++)
-        has_taken |= sort_out(n, &n->claims[i]);
+    for (size_t i = 0; code == 0 && i < n->nclaims; i++) {
+        struct submission *s = submission_by_id(n->funnel, n->claims[i].id);
+        has_taken |= !s || !s->is_taken;
+        if (s)
+            take_known(n, s, &n->claims[i]);
+        else
+            n->takes[n->ntakes++] = (struct take){ .claim = n->claims[i] };
+    }
     if (n->ntakes > 0 && store_read(n->funnel->store, read_rows_cb, rows_read_cb, n, &n->err) == 0)
         return;
     for (size_t i = 0; i < n->ntakes; i++)
@@ -427,7 +428,7 @@ most_to_take(const struct node *n)
 
     scheduler_count(n->funnel->scheduler, &counts);
     int64_t room = counts.slots - counts.cpu_running;
-    return room < STORE_CLAIMS_MAX ? (size_t)room : STORE_CLAIMS_MAX;
+    return room <= 0 ? 0 : room < STORE_CLAIMS_MAX ? (size_t)room : STORE_CLAIMS_MAX;
 }
 
 /* A look costs no write where nothing waits that may be claimed. */
