@@ -115,7 +115,7 @@ def test_an_agent_has_kernels_judged_over_the_model_context_protocol(own_url: st
     assert (wrong["class"], wrong["first_mismatch"]["index"], "speedup" in wrong) == ("mismatch", [0, 3], False)
     assert [one["result"] for one in found["feedback"]] == [fast["feedback"], wrong["feedback"]]
     assert [one["class"] for one in found["group"]["result"]] == ["ok", "mismatch"]
-    assert [(one["class"], one["plan"]) for one in found["plans"]] == [("ok", None), ("mismatch", None)]
+    assert [(one["class"], one["plan"]["traced"]) for one in found["plans"]] == [("ok", True), ("mismatch", True)]
     assert "no such submission" in found["no_plan"]["error"]
     assert found["leaders"]["result"][0]["speedup"] == pytest.approx(1.3, rel=1e-3)
     assert found["leaderboard"]["result"][0]["task_name"] == "scripted"
