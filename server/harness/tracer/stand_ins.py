@@ -90,7 +90,9 @@ def _operators(recorder: Recorder) -> None:
     package.compile = _compile
     attend = _attention(torch._C._nn.scaled_dot_product_attention, recorder)
     package.nn.functional.scaled_dot_product_attention = package._C._nn.scaled_dot_product_attention = attend
-    package.nn.functional.linear = package._C._nn.linear = _linear(torch._C._nn.linear, recorder)
+    package.nn.functional.linear = package._C._nn.linear = linear = _linear(torch._C._nn.linear, recorder)
+    for stand_in, operator in ((attend, "scaled_dot_product_attention"), (linear, "linear")):
+        package.jit._builtins._register_builtin(stand_in, f"aten::{operator}")  # TorchScript would compile their text
     package.library.wrap_triton = lambda kernel: kernel
     package._library.triton.wrap_triton = package._library.triton.capture_triton = package.library.wrap_triton
     package._library.capture_triton = package.library.wrap_triton
