@@ -246,8 +246,7 @@ static const struct {
       "outcome",
       { "confirmed", "cleared", "refused" },
       "Failures that a neighbour may have brought about: judged again alone, with the same class (confirmed) "
-      "or "
-      "another, or not judged again since the share of the time for that was used up (refused)." },
+      "or another, or not judged again since the share of the time for that was used up (refused)." },
     { "verifierd_cache_answers_total",
       "counter",
       "counts/cache",
