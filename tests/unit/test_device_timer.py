@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 import torch
-from oracle import timing
+from oracle import timing, tolerance
 
 US = 1000.0
 
@@ -75,6 +75,12 @@ class Timer(timing.DeviceTimer):
         self._capture(calls)
         return self._calls, self._why_one, self._calls_for(1.0)
 
+    def judged(self, transform: str | None) -> tuple[bool, list[str]]:
+        """Whether the answers were compared that were made under it, and the transformations that are left."""
+        self._transform, self._transforms, self._limits = transform, ["ties", "zeros"], {}
+        self._job.timing_limit.return_value = tolerance.Limit(1e-4, 1e-4)
+        return self._is_compared(), self._transforms
+
     def host_us(self, side: Any, credited_us: float) -> float:
         return self._host_clock(side, credited_us * US) / US
 
@@ -98,3 +104,20 @@ def test_a_busy_machine_makes_no_bell_a_forged_one(late_us: tuple[float, ...]) -
 def test_no_number_of_tries_makes_a_forged_bell_a_right_one() -> None:
     side = Side(us=40.0)
     assert Timer(side, side).host_us(side, 20.0) == pytest.approx(40.0)
+
+
+def test_no_timed_call_has_inputs_on_which_nothing_rests() -> None:
+    """Where the own case is small enough to be the tiny one, NaN was drawn, and tl.maximum drops what relu hands on."""
+    job = mock.MagicMock(admitted={"spikes", "nan", "ties"})
+    job.reference.model.return_value = "own.0", []
+    assert vars(timing.DeviceTimer(job, mock.MagicMock()))["_transforms"] == ["ties"]
+
+
+def test_inputs_that_the_reference_cannot_answer_are_drawn_anew() -> None:
+    """Of a row of zeros it may divide by their sum: it was finite when the transformation was admitted."""
+    odd, other, right = torch.tensor([1.0, float("nan")]), torch.tensor([1.0, 0.0]), torch.tensor([1.0, 2.0])
+    assert Timer(Side([odd]), Side([other])).judged("zeros") == (False, ["ties"])
+    assert Timer(Side([right]), Side([right])).judged("zeros") == (True, ["ties", "zeros"])
+    for transform, wanted, got in ((None, odd, other), ("zeros", right, other), ("zeros", right, odd)):
+        with pytest.raises(timing.TimedWrong):
+            Timer(Side([wanted]), Side([got])).judged(transform)

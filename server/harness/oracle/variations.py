@@ -309,6 +309,8 @@ EXTREME: Final = (*SECRET, "spikes")
 """Whose inputs leave some answers of the reference's to chance: a few elements may differ by more."""
 TIED: Final = ("zeros", "ties", "constant rows")
 """Whose inputs have many equal values: of no use where the answer says which of some equal ones was chosen."""
+UNTIMED: Final = {"spikes", "nan"}
+"""Not in timed calls: beside spikes precision does not show, and by NaN nothing is decided."""
 INTEGERS: Final = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 REARRANGING: Final = ("permuted", "shifted")
 """Applied to the first case's own inputs: the same values elsewhere, which a remembered answer does not know."""
