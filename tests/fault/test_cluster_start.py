@@ -144,6 +144,33 @@ def test_a_database_that_may_lose_what_was_acknowledged(directory: Path) -> None
             standby.stop()
 
 
+def test_a_running_node_does_not_write_to_what_a_start_refuses(directory: Path) -> None:
+    """As after a failover to a server whose standby is asynchronous: looked at with each new connection."""
+    with database(directory) as found:
+        node = Node("a", directory, found.url)
+        standby = follow(found, directory / "standby")
+        try:
+            node.wait_ready()
+            node.call("POST", "/v1/tasks", TASK)
+            found.ask("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'verifierd'")
+            body = {"task": "scripted", "candidate": "# script: timing=1.3\n"}
+            deadline = time.monotonic() + LIMIT_S
+            while "its standby is asynchronous" not in node.log.read_text():
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+            assert node.call("POST", "/v1/submissions", body)[0] == 503
+            assert found.ask("SELECT count(*) FROM verifierd.submission") == ["0"]
+            found.ask("ALTER SYSTEM SET synchronous_standby_names = '*'")
+            found.ask("SELECT pg_reload_conf()")
+            while (answer := node.call("POST", "/v1/submissions", body))[0] != 202:
+                assert time.monotonic() < deadline, answer
+                time.sleep(0.2)
+            assert node.call("GET", f"/v1/submissions/{answer[1]['id']}?wait=60")[1]["class"] == "ok"
+        finally:
+            node.stop()
+            standby.stop()
+
+
 def test_a_second_daemon_of_one_name_does_not_start(directory: Path) -> None:
     """With scratch directories of their own: else those refuse it. What has stopped well is not waited for."""
     with database(directory) as found:

@@ -77,7 +77,7 @@ connect_and_join(struct pgsql *p, const struct store_options *o, struct error *e
     int rc = pg_link_open(&p->link, p->where, p->lease.node, err);
 
     if (rc == 0)
-        rc = pg_check_server(&p->link, o->is_relaxed, err);
+        rc = pg_check_server(&p->link, p->is_relaxed, err);
     if (rc == 0)
         rc = pg_schema_migrate(&p->link, steps, n, err);
     if (rc == 0 && o->lease_ms != STORE_LEASE_ENDLESS)
@@ -87,7 +87,7 @@ connect_and_join(struct pgsql *p, const struct store_options *o, struct error *e
 
 /* Nothing is changed. A database that has no schema yet has no nodes. */
 static int
-connect_and_look(struct pgsql *p, const struct store_options *o, struct store_found *out, struct error *err)
+connect_and_look(struct pgsql *p, struct store_found *out, struct error *err)
 {
     size_t n;
     bool is_there = false;
@@ -95,7 +95,7 @@ connect_and_look(struct pgsql *p, const struct store_options *o, struct store_fo
     pg_schema_steps(&n);
     int rc = pg_link_open(&p->link, p->where, p->lease.node, err);
     if (rc == 0)
-        rc = pg_check_server(&p->link, o->is_relaxed, err);
+        rc = pg_check_server(&p->link, p->is_relaxed, err);
     if (rc == 0)
         rc = pg_schema_look(&p->link, n, &is_there, err);
     if (rc == 0)
@@ -109,6 +109,7 @@ fill(struct pgsql *p, const char *where, const struct store_options *o, struct e
     if (!*o->node || strlen(o->node) >= sizeof(p->lease.node))
         return error_set(err, ERR_INPUT, "the name of a node has 1 to %d bytes", STORE_NODE_SIZE - 1);
     snprintf(p->lease.node, sizeof(p->lease.node), "%s", o->node);
+    p->is_relaxed = o->is_relaxed;
     p->where = strdup(where);
     if (!p->where)
         return error_set(err, ERR_NOMEM, "no memory to open the store");
@@ -223,7 +224,7 @@ pgsql_check(const char *where, const struct store_options *options, struct store
 
     if (rc == 0) {
         snprintf(out->shown, sizeof(out->shown), "%s", p.shown);
-        rc = connect_and_look(&p, options, out, err);
+        rc = connect_and_look(&p, out, err);
         if (rc < 0)
             error_prefix(err, "%s", p.shown);
     }

@@ -22,6 +22,8 @@ struct pgsql {
     char writer[33];        /* whose transactions these are, in the table writer */
     int64_t transaction;    /* number of the last one that was begun */
     bool is_begun;          /* it is under way */
+    bool is_relaxed;        /* a database that may lose what was acknowledged will do */
+    bool is_refused;        /* the last that was reached will not do */
     atomic_bool is_away;    /* the writer waits for the database; any thread, as the next */
     atomic_bool is_hurried; /* it shall wait no longer */
 };

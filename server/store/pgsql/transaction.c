@@ -7,6 +7,7 @@
 #include "common/clock.h"
 #include "common/hash.h"
 #include "common/log.h"
+#include "server/store/pgsql/checks.h"
 
 /*
  * Theory of operation. A connection may end between COMMIT and its answer; whether the transaction is there must then be
@@ -41,11 +42,15 @@ pg_hurry(struct store_backend *b)
     atomic_store(&pgsql_of(b)->is_hurried, true);
 }
 
+/* rc: ERR_STORE where it was reached and will not do. */
 static void
-note_away(struct pgsql *p, const struct error *err)
+note_away(struct pgsql *p, int rc, const struct error *err)
 {
-    if (!atomic_exchange(&p->is_away, true))
-        log_error("store", "%s is away: %s", p->shown, err->text);
+    bool is_refused = rc == ERR_STORE;
+
+    if (!atomic_exchange(&p->is_away, true) || (is_refused && !p->is_refused))
+        log_error("store", is_refused ? "%s is not used: %s" : "%s is away: %s", p->shown, err->text);
+    p->is_refused = is_refused;
 }
 
 /* Wait, more or less: several nodes shall not come back at once. */
@@ -60,6 +65,7 @@ back_off(struct pgsql *p, int64_t *delay_ms)
     *delay_ms = *delay_ms * 2 > BACKOFF_MOST_MS ? BACKOFF_MOST_MS : *delay_ms * 2;
 }
 
+/* After a failover it may be another server: what a start refuses is refused here too. */
 static int
 connect_again(struct pgsql *p, struct error *err)
 {
@@ -70,11 +76,14 @@ connect_again(struct pgsql *p, struct error *err)
     for (int64_t delay_ms = BACKOFF_FIRST_MS;; back_off(p, &delay_ms)) {
         bool is_last = atomic_load(&p->is_hurried);
         int rc = pg_link_open(&p->link, p->where, p->lease.node, err);
+        if (rc == 0)
+            rc = pg_check_server(&p->link, p->is_relaxed, err);
+        p->link.is_lost = rc < 0;
         if (rc == 0 && atomic_exchange(&p->is_away, false))
             log_info("store", "%s is back", p->shown);
         if (rc == 0 || is_last)
             return rc;
-        note_away(p, err);
+        note_away(p, rc, err);
     }
 }
 
