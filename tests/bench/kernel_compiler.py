@@ -1,10 +1,10 @@
-"""make bench-kernel_compiler: what the kernel compiler takes, from a plan and a source to images on disk.
+"""make bench-kernel_compiler: what the kernel compiler takes, from a plan and a source to images.
 
     PYTHON tests/bench/kernel_compiler.py [--rounds 20] [--workers 2] [--out FILE]
 
-This process is primed as a zygote is. Each sample is a fork of it: cold with an empty cache, and then the same again
-with what the first has left there. Beside the time to the answer stands the processor's, of the fork and of all that
-it starts, which says what a machine with nothing else to do would take. Every sample is a line of JSON in --out.
+This process is primed as a zygote is. Each sample is a fork of it. Beside the time to the answer stands that of the
+processor, of the fork and of all that it starts: what a machine with nothing else to do would take. Every sample is a
+line of JSON in --out.
 """
 
 from __future__ import annotations
@@ -88,19 +88,19 @@ def plan_of(kernels: Sequence[Kernel]) -> Plan:
     return Plan(TARGET, f"sha256:{hashlib.sha256(SOURCE).hexdigest()}", functions, tuple(kernels), (trace,))
 
 
-def sample(plan: Plan, cache: Path, workers: int) -> dict[str, Any]:
-    """One build in a fork: seconds to its end, the processor's seconds, and how many kernels were compiled."""
+def sample(plan: Plan, workers: int) -> dict[str, Any]:
+    """One build in a fork: seconds to its end, and the processor's seconds."""
     reading, writing = os.pipe()
     begun = time.perf_counter()
     pid = os.fork()
     if pid == 0:
         code = 1
         try:
-            found = compiler.build(SOURCE, plan, cache, workers)
+            found = compiler.build(SOURCE, plan, workers)
             assert found.failure is None and all(found.images)
             uses = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
             spent = sum(use.ru_utime + use.ru_stime for use in uses)
-            os.write(writing, json.dumps({"processor": spent, "compiled": found.compiled}).encode())
+            os.write(writing, json.dumps({"processor": spent}).encode())
             code = 0
         finally:
             os._exit(code)
@@ -113,30 +113,24 @@ def sample(plan: Plan, cache: Path, workers: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="the time of the kernel compiler, cold and from its cache")
+    parser = argparse.ArgumentParser(description="the time of the kernel compiler")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "bench" / "kernel_compiler.jsonl")
     options = parser.parse_args()
     options.out.parent.mkdir(parents=True, exist_ok=True)
     print(f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {options.workers} workers")
-    print(f"{'ms':22}{'cold: median':>14}{'least':>8}{'processor':>11}{'cached: median':>16}{'least':>8}")
+    print(f"{'ms':22}{'median':>8}{'least':>8}{'processor':>11}")
     with options.out.open("w") as out, tempfile.TemporaryDirectory(prefix="verifierd-bench-") as folder:
         compiler.prime(TARGET, Path(folder))
         for name, kernels in PLANS.items():
             plan = plan_of(kernels)
-            found: dict[str, list[dict[str, Any]]] = {"cold": [], "cached": []}
-            for at in range(options.rounds):
-                for kind in found:
-                    one = sample(plan, Path(folder, f"{name}-{at}"), options.workers)
-                    assert one["compiled"] == (len(kernels) if kind == "cold" else 0)
-                    found[kind].append(one)
-                    out.write(json.dumps({"plan": name, "kind": kind, "round": at, **one}) + "\n")
-            cold, cached = ([1e3 * one["seconds"] for one in found[kind]] for kind in ("cold", "cached"))
-            spent = 1e3 * statistics.median(one["processor"] for one in found["cold"])
+            found = [sample(plan, options.workers) for _ in range(options.rounds)]
+            for at, one in enumerate(found):
+                out.write(json.dumps({"plan": name, "round": at, **one}) + "\n")
+            took, spent = ([1e3 * one[kind] for one in found] for kind in ("seconds", "processor"))
             print(
-                f"{name:22}{statistics.median(cold):14.0f}{min(cold):8.0f}{spent:11.0f}"
-                f"{statistics.median(cached):16.1f}{min(cached):8.1f}",
+                f"{name:22}{statistics.median(took):8.0f}{min(took):8.0f}{statistics.median(spent):11.0f}",
                 flush=True,
             )
     return 0

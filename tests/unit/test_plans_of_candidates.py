@@ -37,7 +37,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
         source = path.read_bytes()
         found = tracing.traced(source, {"own": tracing.case([torch.empty(shape) for shape in shapes], init)})
         assert found.plan is not None, (name, found.refusals)
-        images = compiler.build(source, plan.parse(found.plan), folder / "images", 2)
+        images = compiler.build(source, plan.parse(found.plan), 2)
         assert images.failure is None, (name, images.failure)
         written = folder / f"{task}-{candidate}.json"
         written.write_bytes(found.plan)

@@ -1,6 +1,6 @@
-"""A plan's kernels, compiled: from the functions' text to images in the cache.
+"""A plan's kernels, compiled: from the functions' text to images.
 
-Each kernel that the cache does not have is compiled in a fork: what the compiler does to its own process (LLVM ends it
+Each kernel is compiled in a fork: what the compiler does to its own process (LLVM ends it
 for some kernels) is then that kernel's error. Forks share the list between them, and tell over a pipe what they begin
 and how it ended.
 """
@@ -10,36 +10,28 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import platform
 import re
 import selectors
 import signal
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import torch
 import triton
+from executor.launch import Compiled
 from shared import fake_cuda, plan, wire
 from static import inspect_stage
 from triton.backends.compiler import GPUTarget
-from triton.backends.nvidia.compiler import get_ptxas_version
 from triton.compiler import ASTSource
 from triton.compiler.errors import CompileTimeAssertionFailure
-from triton.runtime.cache import triton_key
 from triton.runtime.errors import OutOfResources, PTXASError
 
 from compiler import libdevice
 from compiler.check import CompilerRefusal
 from compiler.errors import kernel_error
 from compiler.extract import DTYPES, Functions, Source, constant, function_refs
-from compiler.images import Cache, Image
-
-VERSION: Final = 1
-"""Of what an image is, beyond what Triton makes of its key."""
 
 PRUNED: Final = (OutOfResources, CompileTimeAssertionFailure, PTXASError)
 """What Triton's autotuner passes over."""
@@ -48,6 +40,18 @@ SCALARS: Final = frozenset(f"{sign}{bits}" for sign in "iu" for bits in (1, 8, 1
 TYPE: Final = re.compile(r"(\*k?)?(?P<scalar>\w+)|tensordesc<(?P<element>\w+)\[\d+(, ?\d+)*\]>", re.A)
 TENSOR_MEMORY_MAX: Final = 512
 """Columns, as Triton has it."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """One compiled kernel, and what of it is reported."""
+
+    compiled: Compiled
+    sha256: str
+    """Of the cubin."""
+    registers: int
+    spill_bytes: int
+    """Local memory of one thread: its stack frame, where spilled registers lie."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +84,6 @@ class Images:
     dropped: tuple[Dropped, ...]
     failure: KernelError | None
     """The first kernel without which the plan cannot be run."""
-    compiled: int
-    """How many were not in the cache."""
 
 
 # --- what is compiled ---
@@ -125,58 +127,12 @@ def _check_kernel(kernel: plan.Kernel, functions: Functions) -> None:
         raise CompilerRefusal(text.name, text.line, f"there is no dtype {error}") from None
 
 
-@lru_cache
-def toolchain(capability: int) -> tuple[str, ...]:
-    """Versions of all that makes machine code of a text."""
-    versions = (platform.python_version(), str(torch.__version__), str(triton.__version__))
-    return (*versions, triton_key(), get_ptxas_version(capability))
-
-
 def _closure(kernel: plan.Kernel, functions: Functions) -> list[int]:
     return functions.closure(kernel.function, [at for _, value in kernel.constants for at in function_refs(value)])
 
 
-def _placed(value: Any, place: Mapping[int, int]) -> Any:
-    """A constant with functions by their place in the closure."""
-    if isinstance(value, plan.FunctionRef):
-        return plan.FunctionRef(place[value.index])
-    if isinstance(value, plan.Constexpr):
-        return plan.Constexpr(_placed(value.value, place))
-    return tuple(_placed(item, place) for item in value) if isinstance(value, tuple) else value
-
-
-def key(kernel: plan.Kernel, functions: Functions, target: str) -> str:
-    """Of an image: all that makes it, and nothing else of the plan."""
-    closure = _closure(kernel, functions)
-    place = {index: at for at, index in enumerate(closure)}
-
-    def named(items: Sequence[tuple[str, Any]]) -> list[Any]:
-        return sorted([name, plan.node(_placed(value, place))] for name, value in items)
-
-    texts = [
-        {
-            "name": functions.texts[index].name,
-            "line": functions.texts[index].line,
-            "text": functions.texts[index].lines,
-            "globals": named(functions.planned[index].globals),
-            "defaults": named(functions.planned[index].defaults),
-            "noinline": functions.planned[index].noinline,
-        }
-        for index in closure
-    ]
-    constants = tuple((path, _placed(value, place)) for path, value in kernel.constants)
-    document = {
-        "version": VERSION,
-        "toolchain": toolchain(fake_cuda.parse_target(target).capability),
-        "target": target,
-        "functions": texts,
-        "kernel": plan.kernel_node(replace(kernel, function=place[kernel.function], constants=constants)),
-    }
-    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
-
-
-def compile_kernel(kernel: plan.Kernel, functions: Functions, target: str, name: str) -> tuple[Image, bytes]:
-    """Compile one kernel in this process; name: the image's key. Raises what Triton raises, with `kernel_error` set.
+def compile_kernel(kernel: plan.Kernel, functions: Functions, target: str) -> Image:
+    """Compile one kernel in this process. Raises what Triton raises, with `kernel_error` set.
 
     Writes into Triton's cache directory.
     """
@@ -193,8 +149,7 @@ def compile_kernel(kernel: plan.Kernel, functions: Functions, target: str, name:
         options = {option: constant(value, made.__getitem__) for option, value in kernel.options}
         compiled = triton.compile(source, target=GPUTarget("cuda", device.capability, 32), options=options)
         _check_resources(compiled.metadata, device)
-        cubin = compiled.asm["cubin"]
-        return _image(name, compiled.metadata, cubin), cubin
+        return _image(compiled.metadata, compiled.asm["cubin"])
     except Exception as error:
         error.kernel_error = kernel_error(error, function)  # type: ignore[attr-defined]
         raise
@@ -211,28 +166,22 @@ def _check_resources(metadata: Any, device: fake_cuda.Device) -> None:
             raise OutOfResources(required, limit, what)
 
 
-def _image(name: str, metadata: Any, cubin: bytes) -> Image:
+def _image(metadata: Any, cubin: bytes) -> Image:
     _, found = inspect_stage.kernels_of(cubin)
     figures = {kernel.name: kernel for kernel in found}[metadata.name]
-    return Image(
-        key=name,
-        sha256=hashlib.sha256(cubin).hexdigest(),
+    compiled = Compiled(
+        image=cubin,
         entry=metadata.name,
-        shared_bytes=metadata.shared,
         num_warps=metadata.num_warps,
         num_ctas=metadata.num_ctas,
-        cluster=(metadata.num_ctas, 1, 1),
-        global_scratch_size=metadata.global_scratch_size,
-        global_scratch_align=metadata.global_scratch_align,
-        profile_scratch_size=metadata.profile_scratch_size,
-        profile_scratch_align=metadata.profile_scratch_align,
+        shared_bytes=metadata.shared,
+        global_scratch_bytes=metadata.global_scratch_size,
+        profile_scratch_bytes=metadata.profile_scratch_size,
         launch_cooperative_grid=metadata.launch_cooperative_grid,
         launch_pdl=metadata.launch_pdl,
-        tensordesc_meta=tuple(metadata.tensordesc_meta or ()),
-        registers=figures.registers,
-        spill_bytes=figures.spill_bytes,
-        cubin_bytes=len(cubin),
+        descriptors=tuple(metadata.tensordesc_meta or ()),
     )
+    return Image(compiled, hashlib.sha256(cubin).hexdigest(), figures.registers, figures.spill_bytes)
 
 
 WARM: Final = b"""\
@@ -263,26 +212,23 @@ def prime(target: str, folder: Path) -> None:
         libdevice.cut(folder / "libdevice.ll"),
     ):
         triton.knobs.cache.dir = cache
-        compile_kernel(kernel, functions, target, key(kernel, functions, target))
+        compile_kernel(kernel, functions, target)
 
 
 # --- side by side ---
 
-Job = tuple[int, str]
-"""A kernel's index in the plan, and its key."""
-
 
 class _Forks:
-    """Compiles jobs in forks and collects their errors."""
+    """Compiles kernels, by their index in the plan, in forks and collects their errors."""
 
-    def __init__(self, compile_one: Callable[[Job], wire.Json], crashed: Callable[[Job, str], wire.Json]) -> None:
+    def __init__(self, compile_one: Callable[[int], wire.Json], crashed: Callable[[int, str], wire.Json]) -> None:
         self._compile_one = compile_one
         self._crashed = crashed
         self._ready = selectors.DefaultSelector()
         self.outcomes: dict[int, wire.Json] = {}
 
-    def run(self, jobs: Sequence[Job], workers: int) -> None:
-        shares = [list(jobs[at::workers]) for at in range(min(workers, len(jobs)))]
+    def run(self, kernels: Sequence[int], workers: int) -> None:
+        shares = [list(kernels[at::workers]) for at in range(min(workers, len(kernels)))]
         for share in shares:
             self._start(share)
         try:
@@ -292,14 +238,14 @@ class _Forks:
         finally:
             self._end()
 
-    def _start(self, share: list[Job]) -> None:
+    def _start(self, share: list[int]) -> None:
         reading, writing = os.pipe()
         pid = os.fork()
         if pid == 0:
             try:
                 os.close(reading)
-                for job in share:
-                    _send(writing, self._compile_one(job))
+                for kernel in share:
+                    _send(writing, self._compile_one(kernel))
             except BaseException as error:
                 _send(writing, {"ours": f"{type(error).__name__}: {error}"})
             finally:
@@ -316,14 +262,14 @@ class _Forks:
             os.close(reading)
         self._ready.close()
 
-    def _read(self, reading: int, pid: int, share: list[Job], held: bytearray) -> None:
+    def _read(self, reading: int, pid: int, share: list[int], held: bytearray) -> None:
         data = os.read(reading, 1 << 16)
         held += data
         while (end := held.find(b"\n")) >= 0:
             outcome = json.loads(held[:end])
             if "ours" in outcome:
                 raise OSError(f"a compiled kernel cannot be stored: {outcome['ours']}")
-            self.outcomes[share.pop(0)[0]] = outcome
+            self.outcomes[share.pop(0)] = outcome
             del held[: end + 1]
         if data:
             return
@@ -331,8 +277,8 @@ class _Forks:
         os.close(reading)
         _, status = os.waitpid(pid, 0)
         if share:
-            job = share.pop(0)
-            self.outcomes[job[0]] = self._crashed(job, _ending(status))
+            kernel = share.pop(0)
+            self.outcomes[kernel] = self._crashed(kernel, _ending(status))
         if share:
             self._start(share)
 
@@ -349,37 +295,46 @@ def _ending(status: int) -> str:
     return f"exited with {os.waitstatus_to_exitcode(status)}"
 
 
-def _compile_missing(
-    document: plan.Plan, functions: Functions, cache: Cache, jobs: Sequence[Job], workers: int
-) -> list[KernelError]:
+def _image_of(outcome: wire.Json, cubin: bytes) -> Image:
+    compiled = {**outcome["compiled"], "image": cubin, "descriptors": tuple(outcome["compiled"]["descriptors"])}
+    return Image(Compiled(**compiled), outcome["sha256"], outcome["registers"], outcome["spill_bytes"])
+
+
+def _compile(
+    document: plan.Plan, functions: Functions, workers: int
+) -> tuple[dict[int, Image], dict[int, KernelError]]:
+    """Each kernel's image, or its error, by its index in the plan."""
     with tempfile.TemporaryDirectory(prefix="verifierd-compile-") as folder:
 
-        def compile_one(job: Job) -> wire.Json:
-            index, name = job
+        def compile_one(kernel: int) -> wire.Json:
             triton.knobs.compilation.always_compile = triton.knobs.compilation.store_binary_only = True
             os.environ["TRITON_CACHE_DIR"] = os.environ["TMPDIR"] = folder
             tempfile.tempdir = None
             try:
-                cache.put(*compile_kernel(document.kernels[index], functions, document.target, name))
+                image = compile_kernel(document.kernels[kernel], functions, document.target)
             except Exception as error:
                 said: wire.Json | None = getattr(error, "kernel_error", None)
                 if said is None:
                     raise
                 return {"error": said, "is_pruned": isinstance(error, PRUNED)}
-            return {"error": None}
+            Path(folder, str(kernel)).write_bytes(image.compiled.image)
+            return {"error": None, **asdict(image), "compiled": {**asdict(image.compiled), "image": None}}
 
-        def crashed(job: Job, ending: str) -> wire.Json:
-            text = functions.texts[document.kernels[job[0]].function]
+        def crashed(kernel: int, ending: str) -> wire.Json:
+            text = functions.texts[document.kernels[kernel].function]
             said = f"{wire.CANDIDATE_FILE}: kernel {text.name} does not compile\nthe compiler {ending}"
             return {"error": {"type": "CompilerCrash", "text": said, "line": text.line}, "is_pruned": False}
 
         forks = _Forks(compile_one, crashed)
-        forks.run(jobs, max(1, min(workers, (len(jobs) + 1) // 2)))  # a fork costs a third of a small kernel
-    return [
-        KernelError(index, outcome["error"], outcome["is_pruned"])
-        for index, outcome in sorted(forks.outcomes.items())
-        if outcome["error"] is not None
-    ]
+        n = len(document.kernels)
+        forks.run(range(n), max(1, min(workers, (n + 1) // 2)))  # a fork costs a third of a small kernel
+        made, errors = {}, {}
+        for kernel, outcome in forks.outcomes.items():
+            if outcome["error"] is None:
+                made[kernel] = _image_of(outcome, Path(folder, str(kernel)).read_bytes())
+            else:
+                errors[kernel] = KernelError(kernel, outcome["error"], outcome["is_pruned"])
+        return made, errors
 
 
 # --- what it means for the plan ---
@@ -412,16 +367,14 @@ def _error_of(steps: Sequence[plan.Step], errors: Mapping[int, KernelError]) -> 
     return next((errors[kernel] for kernel in launched if kernel in errors), None)
 
 
-def build(source: bytes, document: plan.Plan, cache: Path, workers: int, bytes_max: int | None = None) -> Images:
+def build(source: bytes, document: plan.Plan, workers: int) -> Images:
     """Compile every kernel of a plan from the candidate's text. Nothing of the text is run.
 
-    source     the candidate's bytes
-    document   as parsed; its claims are checked against the source
-    cache      folder of images, shared with others; made if it is missing
-    workers    how many compile side by side, at most half as many as there are kernels, rounded up
-    bytes_max  how large the folder may be afterwards
+    source    the candidate's bytes
+    document  as parsed; its claims are checked against the source
+    workers   how many compile side by side, at most half as many as there are kernels, rounded up
     Raises CompilerRefusal (what the plan names is not in the source, or not what a kernel may be), UnknownTarget, and
-    OSError where the cache cannot be written. Needs one thread, forks, and leaves Triton with the target's driver.
+    OSError where an image cannot be stored. Needs one thread, forks, and leaves Triton with the target's driver.
     """
     if document.source != f"sha256:{hashlib.sha256(source).hexdigest()}":
         raise CompilerRefusal("the module", 1, "the plan is of another source")
@@ -429,18 +382,6 @@ def build(source: bytes, document: plan.Plan, cache: Path, workers: int, bytes_m
     functions = Functions(Source(source), document.functions)
     for kernel in document.kernels:
         _check_kernel(kernel, functions)
-    store = Cache(cache) if bytes_max is None else Cache(cache, bytes_max)
-    keys = [key(kernel, functions, document.target) for kernel in document.kernels]
-    found = [store.get(name) for name in keys]
-    jobs = [(index, keys[index]) for index, image in enumerate(found) if image is None]
-    errors = {error.kernel: error for error in _compile_missing(document, functions, store, jobs, workers)}
-    if jobs:
-        store.sweep()
-    for index, name in jobs:
-        if index in errors:
-            continue
-        found[index] = store.get(name)
-        if found[index] is None:
-            raise OSError(f"{cache} is too small for the images of one plan")
+    made, errors = _compile(document, functions, workers)
     dropped, failure = settle(document, errors)
-    return Images(tuple(found), tuple(dropped), failure, len(jobs))
+    return Images(tuple(map(made.get, range(len(document.kernels)))), tuple(dropped), failure)

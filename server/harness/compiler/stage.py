@@ -16,13 +16,12 @@ from typing import Any, Final
 
 import torch
 from executor import archive
-from executor.launch import Compiled
 from executor.steps import reads, tree_leaves
 from shared import kernel_cache, operators, plan, wire
 
 from compiler import kernels
 from compiler.check import CompilerRefusal
-from compiler.images import Image
+from compiler.kernels import Image
 
 LISTED_MAX: Final = 100
 STEPS_MAX: Final = 100
@@ -156,37 +155,22 @@ def _refused(found: plan.Plan, foreign: operators.Foreign) -> Result | None:
     return None
 
 
-def _compiled(image: Image, cache: Path) -> Compiled:
-    return Compiled(
-        image=(cache / f"{image.key}.cubin").read_bytes(),
-        entry=image.entry,
-        num_warps=image.num_warps,
-        num_ctas=image.num_ctas,
-        shared_bytes=image.shared_bytes,
-        global_scratch_bytes=image.global_scratch_size,
-        profile_scratch_bytes=image.profile_scratch_size,
-        launch_cooperative_grid=image.launch_cooperative_grid,
-        launch_pdl=image.launch_pdl,
-        descriptors=image.tensordesc_meta,
-    )
-
-
 def _listed(image: Image) -> wire.Json:
     """As the verdict lists a kernel."""
     return {
-        "name": image.entry,
+        "name": image.compiled.entry,
         "registers": image.registers,
         "spill_bytes": image.spill_bytes,
-        "shared_bytes": image.shared_bytes,
-        "cubin_bytes": image.cubin_bytes,
+        "shared_bytes": image.compiled.shared_bytes,
+        "cubin_bytes": len(image.compiled.image),
         "hash": f"sha256:{image.sha256}",
     }
 
 
-def build(source: bytes, document: bytes, policy: dict[str, Any], cache: Path, workers: int) -> Result:
+def build(source: bytes, document: bytes, policy: dict[str, Any], workers: int) -> Result:
     """Check a plan and compile its kernels: pass, fail or untraced, whatever the candidate wrote.
 
-    source and document: the candidate's text, and its plan as the tracer wrote it. cache: where images are kept.
+    source and document: the candidate's text, and its plan as the tracer wrote it.
     """
     try:
         found = plan.parse(document)
@@ -199,7 +183,7 @@ def build(source: bytes, document: bytes, policy: dict[str, Any], cache: Path, w
     if refusal is not None:
         return refusal
     try:
-        images = kernels.build(source, found, cache, workers)
+        images = kernels.build(source, found, workers)
     except CompilerRefusal as refused:
         return Result({"ev": "result", "outcome": "untraced", "error": _error("Untraced", str(refused), refused.line)})
     made = {index: image for index, image in enumerate(images.images) if image is not None}
@@ -219,7 +203,7 @@ def build(source: bytes, document: bytes, policy: dict[str, Any], cache: Path, w
     }
     if len(wire.encode(report)) > wire.WORKER_MESSAGE_MAX:
         told["steps"] = []
-    return Result(report, archive.pack(document, {i: _compiled(image, cache) for i, image in made.items()}, told))
+    return Result(report, archive.pack(document, {i: image.compiled for i, image in made.items()}, told))
 
 
 def workers() -> int:
@@ -235,6 +219,6 @@ def main(channel: wire.Channel, scratch: Path) -> None:
     source = wire.read_memfd(request.take_fd("source"), wire.SOURCE_MAX)
     document = wire.read_memfd(request.take_fd("plan"), plan.BYTES_MAX)
     kernel_cache.install(scratch / "triton", kernel_cache.LayeredCache.layers, adopts=False)
-    result = build(source, document, request.mapping("policy"), scratch / "images", workers())
+    result = build(source, document, request.mapping("policy"), workers())
     fds = {} if result.archive is None else {"images": wire.make_memfd(result.archive, "images")}
     channel.send(result.report, fds)
