@@ -111,6 +111,17 @@ def test_chance_is_allowed_for_under_secret_transformations_alone() -> None:
         assert not compare(got, wanted, plain).is_match(plain)
 
 
+@pytest.mark.parametrize(("scale", "error", "is_right"), [(1e-3, 3e-7, True), (1e-3, 4e-7, False), (1e-5, 2e-8, False)])
+def test_small_answers_to_extreme_inputs_may_have_the_last_digits_of_one(
+    scale: float, error: float, is_right: bool
+) -> None:
+    """A tanh as libraries write it, 2 * sigmoid(2 * x) - 1, was refused at inputs of a thousandth."""
+    wanted = torch.full((1000,), scale, dtype=torch.float64)
+    for ratio in (1.0, tolerance.EXTREME_RATIO):
+        limit = limit_for(torch.float32, wanted, 0.0, tf32=False, ratio=ratio)
+        assert compare(wanted + error, wanted, limit).is_match(limit) == (is_right and ratio < 1.0)
+
+
 def _attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, parts: int) -> torch.Tensor:
     """Causal; each logit a sum of so many sums."""
     width = q.shape[-1] // parts

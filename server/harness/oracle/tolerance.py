@@ -30,6 +30,9 @@ OUTLIER: Final = 10.0
 EXTREME_RATIO: Final = 0.995
 """As a row's `ratio`, at most, for inputs under an extreme transformation: some are such that what the reference errs
 is chance (a softmax of logits of 10,000 whose two greatest are nearly one). Precision shows at the other inputs."""
+LAST_DIGITS: Final = 2.0**-22
+"""So much may float32 answers to extreme inputs err, within OUTLIER times the limit, however small they are: a
+sigmoid or 1 + x on the way is about 1, and four of its last digits are all of that."""
 TABLE: Final[dict[torch.dtype, Row]] = {
     torch.float64: Row(1e-9, 1e-6, 1.0),
     torch.complex128: Row(1e-9, 1e-6, 1.0),
@@ -229,6 +232,8 @@ def limit_for(
     base = max(row.base, TF32_BASE) if tf32 and dtype in (torch.float32, torch.complex64) else row.base
     r = min(row.most, max(base, MARGIN * own_error))
     atol = max(r * _scale(expected, scale, known), SUBNORMAL.get(dtype, 0.0))
+    if ratio < row.ratio and dtype is torch.float32:
+        atol = max(atol, min(OUTLIER * atol, LAST_DIGITS))
     return Limit(r, atol, ratio, OUTLIER if ratio < 1.0 else 1.0)
 
 
