@@ -63,10 +63,15 @@ class Pair:
         _crash(self.primary)
         self.primary = Database(self.primary.directory)
 
-    def fail_over(self) -> None:
+    def fail_over(self, both_s: float = 0.0) -> None:
+        """both_s: how long the primary goes on, without a standby, after the other took over."""
         dead = self.primary
-        _crash(dead)
+        if both_s == 0:
+            _crash(dead)
         self.standby.ask("SELECT pg_promote()")
+        if both_s > 0:
+            time.sleep(both_s)
+            _crash(dead)
         self.primary = self.standby
         self.standby = follow(self.primary, dead.directory)
         self.wait_synchronous()

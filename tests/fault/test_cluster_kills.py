@@ -1,5 +1,5 @@
-"""A cluster whose nodes are killed and stopped, whose database crashes, whose standby takes over, and whose connections
-are cut after a COMMIT.
+"""A cluster whose nodes are killed and stopped, whose database crashes, whose standby takes over (also while the
+primary goes on), and whose connections are cut after a COMMIT.
 
 KILLS faults (8), one after the other under load; KILLS_SEED repeats their order. What clients were told is compared
 with what the store has at the end: nothing acknowledged is lost, no verdict is doubled, and none changes.
@@ -8,6 +8,7 @@ with what the store has at the end: nothing acknowledged is lost, no verdict is 
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import signal
@@ -16,10 +17,12 @@ import sys
 import threading
 import time
 import urllib.error
+from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from http.client import HTTPException
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -35,6 +38,9 @@ SEED = int(os.environ.get("KILLS_SEED", str(time.time_ns() % 1_000_000)))
 LIMIT_S = 180.0
 POSTERS = 2
 PAUSE_S = 0.15
+STEADY_S = 3.0
+WINDOW_S = 2.0
+BACK_S = 30.0  # 10 s are promised; a loaded machine adds its own
 SOCKET = ".s.PGSQL.5432"
 COMMITTED = b"C\x00\x00\x00\x0bCOMMIT\x00"
 """The server's answer to a COMMIT."""
@@ -120,6 +126,9 @@ class World:
         self.told: dict[str, str] = {}
         self.changed: list[str] = []
         self.faults: Counter[str] = Counter()
+        self.acknowledged_s: list[float] = []
+        self.struck: list[tuple[str, float]] = []
+        """Each fault and when it began."""
         self.gaps_s: list[float] = []
         self.is_over = False
 
@@ -149,6 +158,7 @@ class World:
                 status, document = node.call("POST", "/v1/submissions", body, 5)
                 if status == 202:
                     self.acknowledged.append(str(document["id"]))
+                    self.acknowledged_s.append(time.monotonic())
             with suppress(*UNREACHABLE, IndexError):
                 self.look(node, self.random.choice(self.acknowledged[-200:]), 5)
             time.sleep(PAUSE_S)
@@ -173,7 +183,7 @@ class World:
         """Now and then for longer than its lease."""
         node = self.random.choice(self.nodes)
         node.process.send_signal(signal.SIGSTOP)
-        time.sleep(self.random.choice((1, 1, 2, 20)))
+        time.sleep(self.random.choice((1, 1, 1, 2, 2, 2, 20, 60)))
         node.process.send_signal(signal.SIGCONT)
 
     def crash_database(self) -> None:
@@ -181,6 +191,10 @@ class World:
 
     def fail_over(self) -> None:
         self.databases.fail_over()
+
+    def fail_over_late(self) -> None:
+        """The primary goes on for a while: it acknowledges nothing, and its nodes stay with it."""
+        self.databases.fail_over(both_s=2)
 
     def end_backends(self) -> None:
         for _ in range(10):
@@ -197,18 +211,41 @@ class World:
 
     def strike(self) -> None:
         """Any of them; a failover takes longest, and is rarer."""
-        rare = self.fail_over if self.random.random() < 0.5 else self.crash_database
+        rare = self.random.choice((self.fail_over, self.fail_over_late, self.crash_database, self.crash_database))
         self.suffer(
             self.random.choice((self.kill_node, self.stop_node, rare, self.end_backends, *[self.cut_after_commit] * 4))
         )
 
     def suffer(self, fault: Callable[[], None]) -> None:
+        self.struck.append((fault.__name__, time.monotonic()))
         fault()
         self.faults[fault.__name__] += 1
         before, begun = self.done(), time.monotonic()
-        while self.done() <= before and time.monotonic() < begun + LIMIT_S:
+        while self.done() <= before:
+            assert time.monotonic() < begun + LIMIT_S
             time.sleep(0.1)
         self.gaps_s.append(time.monotonic() - begun)
+
+    # --- what clients noticed ---
+
+    def silences_s(self) -> dict[str, list[float]]:
+        """By fault: the longest time after each in which nothing was acknowledged, shortest first."""
+        found: dict[str, list[float]] = {name: [] for name, _ in self.struck}
+        times = sorted(self.acknowledged_s)
+        ends = [*(begun for _, begun in self.struck[1:]), max(times[-1], self.struck[-1][1])]
+        for (name, begun), end in zip(self.struck, ends, strict=True):
+            seen = [begun, *times[bisect(times, begun) : bisect(times, end)], end]
+            found[name].append(max(b - a for a, b in pairwise(seen)))
+        return {name: sorted(values) for name, values in sorted(found.items())}
+
+    def back_s(self, begun: float) -> float:
+        """Until WINDOW_S began in which 95 % of the usual was acknowledged, which is that of the STEADY_S before."""
+        times = sorted(self.acknowledged_s)
+        usual = (bisect(times, begun) - bisect(times, begun - STEADY_S)) / STEADY_S
+        for at in times[bisect(times, begun) :]:
+            if bisect(times, at + WINDOW_S) - bisect(times, at) >= 0.95 * usual * WINDOW_S:
+                return at - begun
+        return math.inf
 
     def ask(self, sql: str) -> list[str]:
         return self.databases.primary.ask(sql)
@@ -267,6 +304,9 @@ def load(world: World) -> Iterator[None]:
         f" counted {counted}, fenced by the living {fenced}, next verdict after a fault: median"
         f" {gaps[len(gaps) // 2]:.1f} s, 99 of 100 {gaps[len(gaps) * 99 // 100]:.1f} s, longest {gaps[-1]:.1f} s"
     )
+    for name, values in world.silences_s().items():
+        middle, longest = values[len(values) // 2], values[-1]
+        print(f"{name}: nothing acknowledged for {middle:.1f} s at the median, {longest:.1f} s at most")
     assert world.acknowledged and (left, world.changed) == ([], [])
     assert (counted, summed) == (stored, stored)
     assert stored >= len(set(world.acknowledged))
@@ -279,8 +319,15 @@ def test_no_fault_loses_doubles_or_changes_a_verdict(world: World) -> None:
 
 
 def test_a_standby_that_takes_over_has_all_that_was_acknowledged(world: World) -> None:
-    """There and back."""
+    """There and back, and clients soon have what they had before. The second time both can be written for a while."""
+    back_s = []
     with load(world):
-        for _ in range(2):
-            world.suffer(world.fail_over)
-    assert world.faults["fail_over"] == 2
+        for fault in (world.fail_over, world.fail_over_late):
+            time.sleep(STEADY_S)
+            begun = time.monotonic()
+            world.suffer(fault)
+            while math.isinf(world.back_s(begun)) and time.monotonic() < begun + BACK_S + WINDOW_S:
+                time.sleep(0.1)
+            back_s.append(world.back_s(begun))
+    print(f"back to 95 % of the usual after {', '.join(f'{one:.1f}' for one in back_s)} s")
+    assert max(back_s) <= BACK_S
