@@ -59,6 +59,7 @@ struct nvml {
 /* As with the driver: one library and one GPU for each process. */
 static struct nvml nvml;
 static struct nvml_device *device;
+static uint32_t sm_clock_max_mhz; /* of it, which the driver needs a millisecond to tell */
 static int is_open;
 
 static const struct {
@@ -123,15 +124,6 @@ need_library(void)
 }
 
 int
-harness_nvml_open(const char *pci_bus_id)
-{
-    int code = need_library();
-
-    device = NULL;
-    return code != 0 ? code : check(nvml.by_pci(pci_bus_id, &device), "nvmlDeviceGetHandleByPciBusId");
-}
-
-int
 harness_nvml_driver(char *out, uint32_t cap)
 {
     int code = need_library();
@@ -147,6 +139,22 @@ read_figure(nvml_result result, const char *what, uint32_t *figure)
         return 0;
     }
     return check(result, what);
+}
+
+int
+harness_nvml_open(const char *pci_bus_id)
+{
+    struct nvml_device *found = NULL;
+    int code = need_library();
+
+    device = NULL;
+    if (code != 0 || (code = check(nvml.by_pci(pci_bus_id, &found), "nvmlDeviceGetHandleByPciBusId")) != 0)
+        return code;
+    code = read_figure(nvml.max_clock(found, NVML_CLOCK_SM, &sm_clock_max_mhz), "highest SM clock",
+                       &sm_clock_max_mhz);
+    if (code == 0)
+        device = found;
+    return code;
 }
 
 static int
@@ -191,12 +199,11 @@ harness_nvml_state(struct harness_nvml_state *out)
     if (device == NULL)
         return harness_fail(ENODEV, "NVML is not open");
     memset(out, 0, sizeof(*out));
+    out->sm_clock_max_mhz = sm_clock_max_mhz;
     if ((code = read_figure(nvml.clock(device, NVML_CLOCK_SM, &out->sm_clock_mhz), "SM clock",
                             &out->sm_clock_mhz)) != 0 ||
         (code = read_figure(nvml.clock(device, NVML_CLOCK_MEM, &out->mem_clock_mhz), "memory clock",
                             &out->mem_clock_mhz)) != 0 ||
-        (code = read_figure(nvml.max_clock(device, NVML_CLOCK_SM, &out->sm_clock_max_mhz), "highest SM clock",
-                            &out->sm_clock_max_mhz)) != 0 ||
         (code = read_figure(nvml.temperature(device, NVML_TEMPERATURE_GPU, &out->temp_c), "temperature",
                             &out->temp_c)) != 0 ||
         (code = read_figure(nvml.power(device, &out->power_mw), "power", &out->power_mw)) != 0 ||

@@ -35,6 +35,11 @@ THROTTLED: Final = 0x8 | 0x20 | 0x40 | 0x80
 kernels run under it for as long as they run, the reference like the candidate."""
 
 
+TOLD_S: Final = 1.0
+_told: tuple[tuple[int, ...], float, list[int]] = ((), 0.0, [])
+"""Of which processes foreign() was asked last, until when its answer holds, and the answer."""
+
+
 class Gpu:
     """The GPU of this process; native.gpu_init() came first. One thread."""
 
@@ -145,11 +150,17 @@ class Gpu:
         return native.nvml_state()
 
 
-def foreign(pids: list[int]) -> list[int] | None:
-    """Those of a GPU's processes that are no part of this daemon. None: that can't be told, NVML counts otherwise."""
+def foreign(pids: tuple[int, ...]) -> list[int] | None:
+    """Those of a GPU's processes that are no part of this daemon. None: that can't be told, NVML counts otherwise.
+
+    Of the same processes as a moment ago the answer is the same.
+    """
+    global _told
     if os.getpid() not in pids:
         return None
-    return [pid for pid in pids if _is_foreign(pid)]
+    if _told[0] != pids or time.monotonic() > _told[1]:
+        _told = pids, time.monotonic() + TOLD_S, [pid for pid in pids if _is_foreign(pid)]
+    return _told[2]
 
 
 def _is_foreign(pid: int) -> bool:
@@ -196,7 +207,7 @@ def disturbance(before: Json, after: Json) -> str | None:
     reasons = (before.get("throttle_reasons") or 0) | (after.get("throttle_reasons") or 0)
     if reasons & THROTTLED:
         return f"the GPU throttles (NVML's reasons: {reasons:#x})"
-    others = foreign(list(after.get("pids") or []))
+    others = foreign(tuple(after.get("pids") or ()))
     if others:
         return f"another process uses the GPU (pid {others[0]})"
     if (after.get("ecc_errors") or 0) > (before.get("ecc_errors") or 0):
