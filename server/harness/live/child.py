@@ -48,6 +48,8 @@ from live import cases, weights
 
 SPIN_NS: Final = 200_000_000
 """How long a child spins for its bell before it sleeps: longer than the referee needs between two bells."""
+AWAKE_S: Final = 0.002
+"""How long it waits for a message without sleeping: a stage asks for many things, one soon after another."""
 SPIN_GATED_NS: Final = 1_000_000
 """The same where the GPU waits until all of a bell is queued, so that it does not matter how soon that begins."""
 
@@ -192,7 +194,7 @@ class Child:
         self._channel.send({"ev": "ready"})
         while True:
             try:
-                message = self._channel.receive()
+                message = self._channel.receive(awake_s=AWAKE_S if self._device.type == "cuda" else 0.0)
             except ChannelClosed:
                 return
             op = message.text("op")

@@ -174,12 +174,12 @@ class Channel:
         except (BrokenPipeError, ConnectionResetError):
             raise ChannelClosed("the other end of the channel is gone") from None
 
-    def receive(self, timeout: float | None = None) -> Message:
-        """The next message. timeout in seconds, None: for ever.
+    def receive(self, timeout: float | None = None, *, awake_s: float = 0.0) -> Message:
+        """The next message. timeout in seconds, None: for ever. awake_s: so long it is waited for without sleeping.
 
         TimeoutError, ChannelClosed at the end, ProtocolError (its descriptors are closed then).
         """
-        if not self.wait(timeout):
+        if not self.is_due_within(awake_s) and not self.wait(timeout):
             raise TimeoutError("no message within the time allowed")
         space = socket.CMSG_SPACE(WORKER_FDS_MAX * array.array("i").itemsize)
         try:
@@ -193,6 +193,14 @@ class Channel:
             for fd in received:
                 os.close(fd)
             raise
+
+    def is_due_within(self, awake_s: float) -> bool:
+        """wait() without sleeping, which sees a message some 50 us sooner."""
+        end = time.monotonic() + awake_s
+        while time.monotonic() < end:
+            if self.wait(0):
+                return True
+        return False
 
     def wait(self, timeout: float | None) -> bool:
         """True once there is something to receive (the end counts), False when the time is over."""
