@@ -77,7 +77,7 @@ class Timer(timing.DeviceTimer):
 
     def judged(self, transform: str | None) -> tuple[bool, list[str]]:
         """Whether the answers were compared that were made under it, and the transformations that are left."""
-        self._transform, self._transforms, self._limits = transform, ["ties", "zeros"], {}
+        self._drawn, self._transforms, self._limits = [transform], ["ties", "zeros"], {}
         self._job.timing_limit.return_value = tolerance.Limit(1e-4, 1e-4)
         return self._is_compared(), self._transforms
 

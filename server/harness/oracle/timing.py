@@ -37,6 +37,8 @@ EMPTY_GRAPH_SET: Final = 254
 BELL_NS: Final = 100_000
 """Calls that take less than this are timed as several in one graph."""
 CALLS_MOST: Final = 12
+CHANGED: Final = 6
+"""Of so many calls of a bell one has changed inputs; of a bell of one call every other bell has."""
 ENOUGH: Final = 1.5
 """A graph is recorded anew where its bell should have more than so many times its calls."""
 EMPTY_BELLS: Final = 9
@@ -133,7 +135,7 @@ class DeviceTimer:
         self._blocks: list[Json] = []
         self._unfinished: str | None = None  # why a fixed number of trials was not made
         self._transforms = sorted(job.admitted - variations.UNTIMED)
-        self._transform: str | None = None  # of the inputs that lie in the sets
+        self._drawn: list[str | None] = []  # by which transformation the inputs in each set were changed
         self._limits: dict[tuple[str | None, int], tolerance.Limit] = {}
         """By transformation and output: of its first answer, since a limit is a matter of scale."""
         self._waiting = self._ours
@@ -223,7 +225,7 @@ class DeviceTimer:
     def _record(self, calls: int) -> None:
         """So many calls as one graph on each side, on inputs just drawn."""
         self._calls = calls
-        self._draw(calls, None)
+        self._draw(calls, [None] * calls)
         self._capture(calls)
 
     def _calls_for(self, ns: float) -> int:
@@ -279,21 +281,21 @@ class DeviceTimer:
         several_ns, one_ns = took_ns
         return max(0.0, one_ns - (several_ns - one_ns) / (EMPTY_KERNELS - 1))
 
-    def _draw(self, sets: int, transform: str | None) -> None:
-        """Fresh inputs into both arenas, under a transformation that the task takes."""
+    def _draw(self, sets: int, transforms: list[str | None]) -> None:
+        """Fresh inputs into both arenas, each set under its transformation."""
         reference, size = self._job.reference, self._job.reference.sizes.inputs
         self._waiting = self._ours
         seeds = [self._random.getrandbits(62) for _ in range(sets)]
         tree = reference.inputs(self._case, seeds[0], 0, seeds[1:])
         if tree != self._trees[0]:
             raise ReferenceBroken("get_inputs() made other shapes than before")
-        for index in range(sets if transform is not None else 0):
-            assert transform is not None
-            variations.apply(transform, reference.views(self._trees[index]), seeds[index])
+        for index, transform in enumerate(transforms):
+            if transform is not None:
+                variations.apply(transform, reference.views(self._trees[index]), seeds[index])
         ours, theirs = self._ours.peer.arena, self._theirs.peer.arena
         assert ours is not None and theirs is not None
         used = max((note.offset or 0) + note.span_bytes for note in values.notes(tree) or [_NOTHING])
-        self._transform = transform
+        self._drawn = transforms
         self._gpu.copy(theirs.pointer, ours.pointer, (sets - 1) * size + used)
         synchronize(self._job.candidate.device)
 
@@ -344,39 +346,47 @@ class DeviceTimer:
         """Nanoseconds of a call of either side, on the same fresh inputs."""
         took: dict[str, float] = {}
         while not took or not self._is_compared():
-            plain = not self._transforms or self._random.randrange(2) == 0
-            self._draw(self._calls, None if plain else self._random.choice(self._transforms))
+            self._draw(self._calls, self._choose())
             for side in self._sides if turn % 4 in (0, 3) else self._sides[::-1]:
                 side.events_ns.append(self._bell(side, GRAPH_SET))
                 took[side.name] = max(1.0, (side.events_ns[-1] - self._empty_ns) / self._calls)
         return took[self._ours.name], took[self._theirs.name]
 
+    def _choose(self) -> list[str | None]:
+        """By which transformations the inputs of a bell's calls are changed: of some, at secret places."""
+        changed = self._random.randrange(2) if self._calls == 1 else max(1, self._calls // CHANGED)
+        chosen: list[str | None] = [None] * self._calls
+        for call in self._random.sample(range(self._calls), changed if self._transforms else 0):
+            chosen[call] = self._random.choice(self._transforms)
+        return chosen
+
     def _credited(self) -> tuple[list[float], list[float]]:
         return [ours for ours, _ in self._pairs], [theirs for _, theirs in self._pairs]
 
-    def _limit(self, leaf: int, wanted: torch.Tensor) -> tolerance.Limit:
-        key = (self._transform, leaf)
+    def _limit(self, call: int, leaf: int, wanted: torch.Tensor) -> tolerance.Limit:
+        key = (self._drawn[call], leaf)
         if key not in self._limits:
-            is_extreme = self._transform in variations.EXTREME
+            is_extreme = self._drawn[call] in variations.EXTREME
             self._limits[key] = self._job.timing_limit(leaf, wanted, is_extreme=is_extreme)
         return self._limits[key]
 
     def _is_compared(self) -> bool:
         """Every element of every call's answer: all at once, and one by one where that is not sure.
 
-        False: the transformation made the reference answer what is not finite, for these draws, and is used no more.
+        False: a transformation made the reference answer what is not finite, for these draws, and is used no more.
         """
         wanted, got = self._ours.outputs(self._calls), self._theirs.outputs(self._calls)
         pairs = [
-            (mine, right, self._limit(leaf, right))
-            for expected, found in zip(wanted, got, strict=True)
+            (mine, right, self._limit(call, leaf, right))
+            for call, (expected, found) in enumerate(zip(wanted, got, strict=True))
             for leaf, ((_, right), (_, mine)) in enumerate(zip(expected, found, strict=True))
             if isinstance(right, torch.Tensor)
         ]
         if tolerance.are_surely_within(pairs):
             return True
-        if self._transform is not None and not all(bool(tolerance.is_finite(right).all()) for _, right, _ in pairs):
-            self._transforms.remove(self._transform)
+        unfit = {name for name, expected in zip(self._drawn, wanted, strict=True) if name and not _is_finite(expected)}
+        if unfit:
+            self._transforms = [name for name in self._transforms if name not in unfit]
             return False
         self._find_difference(wanted, got)
         return True
@@ -385,7 +395,7 @@ class DeviceTimer:
         for call, (expected, found) in enumerate(zip(wanted, got, strict=True)):
             for leaf, ((path, right), (_, mine)) in enumerate(zip(expected, found, strict=True)):
                 if isinstance(right, torch.Tensor):
-                    limit = self._limit(leaf, right)
+                    limit = self._limit(call, leaf, right)
                     difference = tolerance.compare(mine, right, limit)
                     if not difference.is_match(limit):
                         place = tolerance.unravel(difference.first or 0, tuple(right.shape))
@@ -471,6 +481,10 @@ _STOPPED: Final = {
     native.STOP_NARROW: "the interval is narrow enough",
     native.STOP_SPENT: "the time budget is spent",
 }
+
+
+def _is_finite(call: list[tuple[str, Any]]) -> bool:
+    return all(bool(tolerance.is_finite(leaf).all()) for _, leaf in call if isinstance(leaf, torch.Tensor))
 
 
 def _form(call: list[tuple[str, Any]]) -> list[tuple[str, str, tuple[int, ...]]]:
