@@ -356,7 +356,10 @@ class Job:
             and case["elements"] <= SCREEN_ELEMENTS
             and not own
         ):
-            report = self._screen(case, result, binds=binds) if self.policy.value else self._report("tiny", [result], 1)
+            if self.policy.value and (binds or not self._asks_all()):
+                report = self._screen(case, result, binds=binds)
+            else:
+                report = self._report("tiny", [result], 1)
             if report.outcome == "pass" and self.spec.get("has_modes"):
                 self._try_eval(case, report)
             if report.outcome == "pass" and self.policy.value:
@@ -500,7 +503,7 @@ class Job:
         if not self.policy.value or self.policy.name == "kernelbench":
             return False
         if self._device.type == "cuda":
-            return self.reference.rough_ns.get(f"{own['name']}.0", CHEAP_NS) < CHEAP_NS
+            return self.reference.call_takes(own) < CHEAP_NS
         return self.is_planned and bool(own["elements"] <= SCREEN_ELEMENTS) and self.spec["cases"]["tiny"] is not None
 
     def _all_left(self, own: Json, secret: Sequence[str], taken: set[int | None]) -> list[CaseResult]:
