@@ -21,6 +21,8 @@ struct write {
     /* Do it, inside a savepoint, on the writer's thread; may run twice (after a rolled back transaction). */
     int (*apply)(struct write *w, struct store_backend *b, struct error *err);
     void (*free)(struct write *w); /* loop thread */
+    struct piece *pieces;          /* what it owns beside its struct (writes.c) */
+    bool is_short;                 /* there was no memory for one */
     size_t weight;                 /* bytes that it keeps in memory */
     bool is_new_work;              /* refused first when the queue is long */
     int rows;                      /* rows it writes, for the figures */

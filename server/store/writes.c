@@ -14,21 +14,82 @@
 
 /* Each write of store.h: a copy of what it was given, queued, and the back end's operation that the writer's thread runs. */
 
+struct piece {
+    struct piece *next;
+    char bytes[];
+};
+
 static void
-write_init(struct write *w, int (*apply)(struct write *, struct store_backend *, struct error *),
-           void (*release)(struct write *), store_done_cb *cb, void *arg)
+free_write(struct write *w)
 {
-    memset(w, 0, sizeof(*w));
-    w->apply = apply;
-    w->free = release;
-    w->rows = 1;
-    w->cb = cb;
-    w->arg = arg;
+    for (struct piece *piece = w->pieces, *next; piece; piece = next) {
+        next = piece->next;
+        free(piece);
+    }
+    free(w);
 }
 
-static int
-no_memory(struct error *err)
+/* size: of the struct that begins with the write. NULL: no memory. */
+static void *
+write_new(size_t size, int (*apply)(struct write *, struct store_backend *, struct error *),
+          store_done_cb *cb, void *arg)
 {
+    struct write *w = calloc(1, size);
+
+    if (w) {
+        w->apply = apply;
+        w->free = free_write;
+        w->rows = 1;
+        w->cb = cb;
+        w->arg = arg;
+    }
+    return w;
+}
+
+/* Room that lives as long as the write. NULL: no memory, and the write is refused when it is put. */
+static void *
+room(struct write *w, size_t size)
+{
+    struct piece *piece = calloc(1, sizeof(*piece) + size);
+
+    if (!piece) {
+        w->is_short = true;
+        return NULL;
+    }
+    piece->next = w->pieces;
+    w->pieces = piece;
+    return piece->bytes;
+}
+
+/* A copy of bytes, with a 0 behind it; NULL stays NULL. */
+static char *
+kept_bytes(struct write *w, const void *bytes, size_t size)
+{
+    char *copy = bytes ? room(w, size + 1) : NULL;
+
+    return copy && size > 0 ? memcpy(copy, bytes, size) : copy;
+}
+
+static char *
+kept(struct write *w, const char *text)
+{
+    return kept_bytes(w, text, text ? strlen(text) : 0);
+}
+
+static struct store_source
+kept_source(struct write *w, const void *bytes, size_t size)
+{
+    return (struct store_source){ kept_bytes(w, bytes, size), size };
+}
+
+/* w: taken, NULL where there was no memory for it. */
+static int
+put(struct store *s, struct write *w, struct error *err)
+{
+    if (w && !w->is_short)
+        return writer_put(s->writer, w, err);
+    if (w)
+        w->free(w);
     return error_set(err, ERR_NOMEM, "no memory to queue a write");
 }
 
@@ -70,12 +131,12 @@ store_is_writable(struct store *s)
 
     if (s->is_probing || (s->probed_ns != 0 && now_ns - s->probed_ns < PROBE_EVERY_NS))
         return !is_failing;
-    struct probe_write *w = calloc(1, sizeof(*w));
+    struct probe_write *w = write_new(sizeof(*w), apply_probe, probe_done, NULL);
     if (!w)
         return !is_failing;
     s->probed_ns = now_ns;
     s->is_probing = true;
-    write_init(&w->write, apply_probe, free_probe, probe_done, NULL);
+    w->write.free = free_probe;
     w->write.rows = 0;
     w->store = s;
     w->is_failing = is_failing;
@@ -97,35 +158,29 @@ apply_task(struct write *write, struct store_backend *b, struct error *err)
     return change_add_task(b, &((struct task_write *)write)->row, err);
 }
 
-static void
-free_task_write(struct write *write)
-{
-    task_row_release(&((struct task_write *)write)->row);
-    free(write);
-}
-
 int
 store_add_task(struct store *s, const struct task_row *row, store_done_cb *cb, void *arg, struct error *err)
 {
-    struct task_write *w = calloc(1, sizeof(*w));
+    struct task_write *w = write_new(sizeof(*w), apply_task, cb, arg);
 
-    if (!w)
-        return no_memory(err);
-    write_init(&w->write, apply_task, free_task_write, cb, arg);
-    w->write.is_new_work = true;
-    w->write.weight = row->reference_size;
-    if (task_row_copy(row, &w->row) < 0) {
-        free_task_write(&w->write);
-        return no_memory(err);
+    if (w) {
+        w->write.is_new_work = true;
+        w->write.weight = row->reference_size;
+        w->row = *row;
+        w->row.name = kept(&w->write, row->name);
+        w->row.entry_point = kept(&w->write, row->entry_point);
+        w->row.reference = kept_bytes(&w->write, row->reference, row->reference_size);
+        w->row.spec = kept(&w->write, row->spec);
+        w->row.metadata = kept(&w->write, row->metadata);
     }
-    return writer_put(s->writer, &w->write, err);
+    return put(s, (struct write *)w, err);
 }
 
 /* --- names of tasks --- */
 
 struct name_write {
     struct write write;
-    char *client, *name; /* NULL: anybody; none */
+    const char *client, *name; /* NULL: anybody; none */
     char id[HASH_TEXT_SIZE];
     int64_t now_ms;
 };
@@ -151,36 +206,21 @@ apply_remove(struct write *write, struct store_backend *b, struct error *err)
     return change_remove_task(b, w->client, w->id, err);
 }
 
-static void
-free_name_write(struct write *write)
-{
-    struct name_write *w = (struct name_write *)write;
-
-    free(w->client);
-    free(w->name);
-    free(w);
-}
-
 static int
 put_name(struct store *s, const char *client, const char *name, const char *id, int64_t now_ms,
          int (*apply)(struct write *, struct store_backend *, struct error *), store_done_cb *cb, void *arg,
          struct error *err)
 {
-    struct name_write *w = calloc(1, sizeof(*w));
+    struct name_write *w = write_new(sizeof(*w), apply, cb, arg);
 
-    if (!w)
-        return no_memory(err);
-    write_init(&w->write, apply, free_name_write, cb, arg);
-    w->write.is_new_work = true;
-    strncpy(w->id, id, sizeof(w->id) - 1); /* an id that is longer is no task's */
-    w->now_ms = now_ms;
-    w->client = client ? strdup(client) : NULL;
-    w->name = name ? strdup(name) : NULL;
-    if ((client && !w->client) || (name && !w->name)) {
-        free_name_write(&w->write);
-        return no_memory(err);
+    if (w) {
+        w->write.is_new_work = true;
+        strncpy(w->id, id, sizeof(w->id) - 1); /* an id that is longer is no task's */
+        w->now_ms = now_ms;
+        w->client = kept(&w->write, client);
+        w->name = kept(&w->write, name);
     }
-    return writer_put(s->writer, &w->write, err);
+    return put(s, (struct write *)w, err);
 }
 
 int
@@ -213,7 +253,7 @@ struct submissions_write {
     struct key_row key;
     size_t n;
     struct submission_row *rows;
-    struct store_source *sources; /* copies */
+    struct store_source *sources;
 };
 
 static int
@@ -229,50 +269,15 @@ apply_submissions(struct write *write, struct store_backend *b, struct error *er
 }
 
 static void
-free_submissions_write(struct write *write)
+keep_row(struct write *w, const struct submission_row *row, struct submission_row *out)
 {
-    struct submissions_write *w = (struct submissions_write *)write;
-
-    group_row_release(&w->group);
-    for (size_t i = 0; i < w->n; i++) {
-        submission_row_release(&w->rows[i]);
-        free((char *)(uintptr_t)w->sources[i].text);
-    }
-    free(w->rows);
-    free(w->sources);
-    free(w);
-}
-
-static int
-copy_bytes(const char *bytes, size_t size, struct store_source *out)
-{
-    char *copy = malloc(size + 1);
-
-    if (!copy)
-        return ERR_NOMEM;
-    if (size > 0)
-        memcpy(copy, bytes, size);
-    *out = (struct store_source){ copy, size };
-    return 0;
-}
-
-static int
-copy_submissions(struct submissions_write *w, const struct submission_row *rows,
-                 const struct store_source *sources, size_t n)
-{
-    w->rows = calloc(n, sizeof(*w->rows));
-    w->sources = calloc(n, sizeof(*w->sources));
-    if (!w->rows || !w->sources)
-        return ERR_NOMEM;
-    for (size_t i = 0; i < n; i++) {
-        w->n = i + 1; /* what free_submissions_write() has to look at */
-        if (submission_row_copy(&rows[i], &w->rows[i]) < 0)
-            return ERR_NOMEM;
-        if (copy_bytes(sources[i].text, sources[i].size, &w->sources[i]) < 0)
-            return ERR_NOMEM;
-        w->write.weight += sources[i].size + submission_row_weight(&rows[i]);
-    }
-    return 0;
+    *out = *row;
+    out->client = kept(w, row->client);
+    out->request = kept(w, row->request);
+    out->stage = kept(w, row->stage);
+    out->class_ = kept(w, row->class_);
+    out->verdict = kept(w, row->verdict);
+    w->weight += submission_row_weight(row);
 }
 
 int
@@ -280,22 +285,30 @@ store_add_submissions(struct store *s, const struct group_row *group, const stru
                       const struct submission_row *rows, const struct store_source *sources, size_t n,
                       store_done_cb *cb, void *arg, struct error *err)
 {
-    struct submissions_write *w = calloc(1, sizeof(*w));
+    struct submissions_write *w = write_new(sizeof(*w), apply_submissions, cb, arg);
 
     if (!w)
-        return no_memory(err);
-    write_init(&w->write, apply_submissions, free_submissions_write, cb, arg);
+        return put(s, NULL, err);
     w->write.is_new_work = true;
     w->write.rows = (int)n + !!group + !!key;
-    w->has_group = group;
-    w->has_key = key;
-    if (key)
-        w->key = *key;
-    if ((group && group_row_copy(group, &w->group) < 0) || copy_submissions(w, rows, sources, n) < 0) {
-        free_submissions_write(&w->write);
-        return no_memory(err);
+    if (group) {
+        w->has_group = true;
+        w->group = *group;
+        w->group.request = kept(&w->write, group->request);
     }
-    return writer_put(s->writer, &w->write, err);
+    if (key) {
+        w->has_key = true;
+        w->key = *key;
+    }
+    w->rows = room(&w->write, n * sizeof(*w->rows));
+    w->sources = room(&w->write, n * sizeof(*w->sources));
+    for (size_t i = 0; i < n && !w->write.is_short; i++) {
+        keep_row(&w->write, &rows[i], &w->rows[i]);
+        w->sources[i] = kept_source(&w->write, sources[i].text, sources[i].size);
+        w->write.weight += sources[i].size;
+    }
+    w->n = n;
+    return put(s, &w->write, err);
 }
 
 /* --- ownership, and the end --- */
@@ -387,27 +400,23 @@ apply_cancel(struct write *write, struct store_backend *b, struct error *err)
     return b->ops->cancel(b, w->claim.id, w->why, err);
 }
 
-static void
-free_own_write(struct write *write)
-{
-    free(write);
-}
-
 /* Queue what the template says. */
 static int
 put_own(struct store *s, const struct own_write *template,
         int (*apply)(struct write *, struct store_backend *, struct error *), store_done_cb *cb, void *arg,
         struct error *err)
 {
-    struct own_write *w = malloc(sizeof(*w));
+    struct own_write *w = write_new(sizeof(*w), apply, cb ? own_done_cb : NULL, NULL);
 
-    if (!w)
-        return no_memory(err);
-    *w = *template;
-    write_init(&w->write, apply, free_own_write, cb ? own_done_cb : NULL, w);
-    w->cb = cb;
-    w->arg = arg;
-    return writer_put(s->writer, &w->write, err);
+    if (w) {
+        const struct write write = w->write;
+        *w = *template;
+        w->write = write;
+        w->write.arg = w;
+        w->cb = cb;
+        w->arg = arg;
+    }
+    return put(s, (struct write *)w, err);
 }
 
 int
@@ -481,7 +490,7 @@ store_renew(struct store *s, const struct store_lease *l, int64_t lease_ms,
     struct renewal *n = calloc(1, sizeof(*n));
     if (!n || (state->about && !(n->about = strdup(state->about)))) {
         free(n);
-        return no_memory(err);
+        return put(s, NULL, err);
     }
     n->lease = *l;
     n->lease_ms = lease_ms;
@@ -546,7 +555,7 @@ struct hand_on_write {
     struct store_claim claim;
     bool has_carried;
     char *about;
-    struct store_source bytes; /* a copy */
+    struct store_source bytes;
 };
 
 static int
@@ -558,46 +567,29 @@ apply_hand_on(struct write *write, struct store_backend *b, struct error *err)
     return b->ops->hand_on(b, &w->claim, w->has_carried ? &carried : NULL, err);
 }
 
-static void
-free_hand_on_write(struct write *write)
-{
-    struct hand_on_write *w = (struct hand_on_write *)write;
-
-    free(w->about);
-    free((char *)(uintptr_t)w->bytes.text);
-    free(w);
-}
-
 int
 store_hand_on(struct store *s, const struct store_claim *c, const struct store_carried *carried,
               store_done_cb *cb, void *arg, struct error *err)
 {
-    struct hand_on_write *w = calloc(1, sizeof(*w));
+    if (!s->backend->ops->hand_on)
+        return error_set(err, ERR_UNAVAILABLE, "no other daemon can have %s", c->id);
+    struct hand_on_write *w = write_new(sizeof(*w), apply_hand_on, cb, arg);
 
-    if (!w)
-        return no_memory(err);
-    write_init(&w->write, apply_hand_on, free_hand_on_write, cb, arg);
-    w->claim = *c;
-    w->has_carried = carried;
-    int rc =
-        s->backend->ops->hand_on ? 0 : error_set(err, ERR_UNAVAILABLE, "no other daemon can have %s", c->id);
-    if (rc == 0 && carried) {
+    if (w)
+        w->claim = *c;
+    if (w && carried) {
+        w->has_carried = true;
         w->write.weight = carried->size;
-        w->about = strdup(carried->about);
-        if (!w->about || copy_bytes(carried->bytes, carried->size, &w->bytes) < 0)
-            rc = no_memory(err);
+        w->about = kept(&w->write, carried->about);
+        w->bytes = kept_source(&w->write, carried->bytes, carried->size);
     }
-    if (rc != 0) {
-        free_hand_on_write(&w->write);
-        return rc;
-    }
-    return writer_put(s->writer, &w->write, err);
+    return put(s, (struct write *)w, err);
 }
 
 struct finish_write {
     struct write write;
     struct submission_row row;
-    struct store_source log; /* a copy */
+    struct store_source log;
 };
 
 static int
@@ -607,31 +599,18 @@ apply_finish(struct write *write, struct store_backend *b, struct error *err)
     return b->ops->finish(b, &w->row, w->log.text, w->log.size, err);
 }
 
-static void
-free_finish_write(struct write *write)
-{
-    struct finish_write *w = (struct finish_write *)write;
-
-    submission_row_release(&w->row);
-    free((char *)(uintptr_t)w->log.text);
-    free(w);
-}
-
 int
 store_finish(struct store *s, const struct submission_row *row, const char *log, size_t log_size,
              store_done_cb *cb, void *arg, struct error *err)
 {
-    struct finish_write *w = calloc(1, sizeof(*w));
+    struct finish_write *w = write_new(sizeof(*w), apply_finish, cb, arg);
 
-    if (!w)
-        return no_memory(err);
-    write_init(&w->write, apply_finish, free_finish_write, cb, arg);
-    w->write.weight = submission_row_weight(row) + log_size;
-    if (submission_row_copy(row, &w->row) < 0 || (log_size > 0 && copy_bytes(log, log_size, &w->log) < 0)) {
-        free_finish_write(&w->write);
-        return no_memory(err);
+    if (w) {
+        w->write.weight = log_size;
+        keep_row(&w->write, row, &w->row);
+        w->log = kept_source(&w->write, log, log ? log_size : 0);
     }
-    return writer_put(s->writer, &w->write, err);
+    return put(s, (struct write *)w, err);
 }
 
 /* --- calibrations --- */
@@ -639,7 +618,6 @@ store_finish(struct store *s, const struct submission_row *row, const char *log,
 struct calibration_write {
     struct write write;
     struct calibration_row row;
-    char *gpu, *document; /* what the row points at */
 };
 
 static int
@@ -648,87 +626,49 @@ apply_calibration(struct write *write, struct store_backend *b, struct error *er
     return change_add_calibration(b, &((struct calibration_write *)write)->row, err);
 }
 
-static void
-free_calibration_write(struct write *write)
-{
-    struct calibration_write *w = (struct calibration_write *)write;
-
-    free(w->gpu);
-    free(w->document);
-    free(w);
-}
-
 int
 store_add_calibration(struct store *s, const struct calibration_row *row, store_done_cb *cb, void *arg,
                       struct error *err)
 {
-    struct calibration_write *w = calloc(1, sizeof(*w));
+    struct calibration_write *w = write_new(sizeof(*w), apply_calibration, cb, arg);
 
-    if (!w)
-        return no_memory(err);
-    write_init(&w->write, apply_calibration, free_calibration_write, cb, arg);
-    w->write.weight = strlen(row->document);
-    w->gpu = strdup(row->gpu);
-    w->document = strdup(row->document);
-    if (!w->gpu || !w->document) {
-        free_calibration_write(&w->write);
-        return no_memory(err);
+    if (w) {
+        w->write.weight = strlen(row->document);
+        w->row = *row;
+        w->row.gpu = kept(&w->write, row->gpu);
+        w->row.document = kept(&w->write, row->document);
     }
-    w->row = *row;
-    w->row.gpu = w->gpu;
-    w->row.document = w->document;
-    return writer_put(s->writer, &w->write, err);
+    return put(s, (struct write *)w, err);
 }
 
 /* --- canaries --- */
 
 struct canary_write {
     struct write write;
-    char *gpu, *driver, *kind;
-    int64_t changed_ms;
-    char *document; /* NULL: it is forgotten */
+    struct canary_row row;
 };
 
 static int
 apply_canary(struct write *write, struct store_backend *b, struct error *err)
 {
-    const struct canary_write *w = (const struct canary_write *)write;
-    const struct canary_row row = { w->gpu, w->driver, w->kind, w->changed_ms, w->document };
-    return change_put_canary(b, &row, err);
-}
-
-static void
-free_canary_write(struct write *write)
-{
-    struct canary_write *w = (struct canary_write *)write;
-
-    free(w->gpu);
-    free(w->driver);
-    free(w->kind);
-    free(w->document);
-    free(w);
+    return change_put_canary(b, &((struct canary_write *)write)->row, err);
 }
 
 int
 store_put_canary(struct store *s, const struct canary_row *row, store_done_cb *cb, void *arg,
                  struct error *err)
 {
-    struct canary_write *w = calloc(1, sizeof(*w));
+    struct canary_write *w = write_new(sizeof(*w), apply_canary, cb, arg);
 
-    if (!w)
-        return no_memory(err);
-    write_init(&w->write, apply_canary, free_canary_write, cb, arg);
-    w->write.weight = row->document ? strlen(row->document) : 0;
-    w->changed_ms = row->changed_ms;
-    w->gpu = strdup(row->gpu);
-    w->driver = strdup(row->driver);
-    w->kind = strdup(row->kind);
-    w->document = row->document ? strdup(row->document) : NULL;
-    if (!w->gpu || !w->driver || !w->kind || (row->document && !w->document)) {
-        free_canary_write(&w->write);
-        return no_memory(err);
+    if (w) {
+        w->write.weight = row->document ? strlen(row->document) : 0;
+        w->row = *row;
+        w->row.gpu = kept(&w->write, row->gpu);
+        w->row.driver = kept(&w->write, row->driver);
+        w->row.kind = kept(&w->write, row->kind);
+        w->row.document = kept(&w->write, row->document);
     }
-    return writer_put(s->writer, &w->write, err);
+    return put(s, (struct write *)w, err);
 }
 
 /* --- sweeping --- */
@@ -750,13 +690,12 @@ apply_sweep(struct write *write, struct store_backend *b, struct error *err)
 int
 store_sweep_step(struct store *s, struct store_sweep *step, store_done_cb *cb, void *arg, struct error *err)
 {
-    struct sweep_write *w = calloc(1, sizeof(*w));
+    struct sweep_write *w = write_new(sizeof(*w), apply_sweep, cb, arg);
 
-    if (!w)
-        return no_memory(err);
-    write_init(&w->write, apply_sweep, free_own_write, cb, arg);
-    w->write.is_new_work = true; /* it can wait: a full queue refuses it first */
-    w->step = step;
-    w->start = *step;
-    return writer_put(s->writer, &w->write, err);
+    if (w) {
+        w->write.is_new_work = true; /* it can wait: a full queue refuses it first */
+        w->step = step;
+        w->start = *step;
+    }
+    return put(s, (struct write *)w, err);
 }
