@@ -93,6 +93,21 @@ exchange_made(struct exchange *x, const struct funnel_answer *answer, const char
     then(x);
 }
 
+void
+exchange_accept_headers(struct exchange *x, const char *path)
+{
+    char text[128];
+
+    snprintf(text, sizeof(text), "%s%s", path, x->id);
+    if (x->status == 202)
+        exchange_header(x, MHD_HTTP_HEADER_LOCATION, text);
+    snprintf(text, sizeof(text), "wait=%.0f", exchange_hold_s(x));
+    if (x->is_preferred)
+        exchange_header(x, "Preference-Applied", text);
+    if (x->is_replay)
+        exchange_header(x, "Idempotency-Replayed", "true");
+}
+
 int
 exchange_limit(struct exchange *x)
 {
@@ -106,6 +121,33 @@ exchange_limit(struct exchange *x)
         return (int)n;
     exchange_bad_parameter(x, "limit", "is a whole number, 1 to 200");
     return 0;
+}
+
+void *
+page_read_new(struct exchange *x, const struct exchange_read *call, size_t size, int limit)
+{
+    struct page_read *p = limit > 0 ? exchange_read_new(x, call, size) : NULL;
+
+    if (p) {
+        p->limit = limit;
+        store_scope(exchange_client(x), p->scope);
+    }
+    return p;
+}
+
+bool
+page_is_full(struct page_read *p)
+{
+    p->has_more = (int)json_array_size(p->call.items) == p->limit;
+    return p->has_more;
+}
+
+void
+page_answer(struct exchange *x, struct exchange_read *call)
+{
+    struct page_read *p = (struct page_read *)call;
+
+    exchange_page(x, ptr_take(&call->items), p->has_more ? p->last : NULL);
 }
 
 bool

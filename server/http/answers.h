@@ -3,6 +3,7 @@
 #define HTTP_ANSWERS_H
 
 #include "server/http/exchange.h"
+#include "server/store/labels.h"
 
 /* A refusal of the funnel as its problem; false when the answer is FUNNEL_OK and nothing was sent. */
 bool exchange_refused(struct exchange *x, const struct funnel_answer *answer);
@@ -12,9 +13,25 @@ bool exchange_refused(struct exchange *x, const struct funnel_answer *answer);
  */
 void exchange_made(struct exchange *x, const struct funnel_answer *answer, const char *what,
                    exchange_cb *again, exchange_cb *then);
+/* Of an answer about what a POST made, below this path: where it is, and what became of the caller's wishes. */
+void exchange_accept_headers(struct exchange *x, const char *path);
 #define LIMIT_MAX 200 /* rows of a page */
 /* limit=, 1 to LIMIT_MAX, 50 when absent; 0: the problem is sent. */
 int exchange_limit(struct exchange *x);
+/* A page that is read: its rows go into call.items. */
+struct page_read {
+    struct exchange_read call;
+    char scope[STORE_SCOPE_SIZE]; /* whose submissions are counted */
+    int limit;
+    bool has_more;
+    char last[LABEL_MAX_CHARS * 4 + 32]; /* the cursor of the last row */
+};
+/* As exchange_read_new(); limit 0, for which a problem was sent: NULL. */
+void *page_read_new(struct exchange *x, const struct exchange_read *call, size_t size, int limit);
+/* Whether there is no room for one more row, so that there is more than the page. */
+bool page_is_full(struct page_read *p);
+/* An answer of reads of pages. */
+void page_answer(struct exchange *x, struct exchange_read *call);
 /*
  * run= and step= of a list: run NULL where it is not asked for (view), step < 0 likewise; a step goes with a run. False:
  * the problem is sent.

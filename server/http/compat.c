@@ -273,7 +273,7 @@ static void
 free_job_read(struct exchange_read *call)
 {
     job_free(((struct job_read *)call)->job);
-    free(call);
+    exchange_read_free(call);
 }
 
 static void
@@ -307,13 +307,13 @@ answer_job(struct exchange *x, struct exchange_read *call)
 static void
 answer(struct exchange *x)
 {
-    struct job_read *q = calloc(1, sizeof(*q));
+    static const struct exchange_read call = { .read = read_verdicts,
+                                               .answer = answer_job,
+                                               .free = free_job_read };
+    struct job_read *q = exchange_read_new(x, &call, sizeof(*q));
 
-    if (!q) {
-        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the answer");
+    if (!q)
         return;
-    }
-    q->call = (struct exchange_read){ .read = read_verdicts, .answer = answer_job, .free = free_job_read };
     q->job = ptr_take(&x->compat);
     exchange_read(x, &q->call);
 }
@@ -644,21 +644,19 @@ free_name_read(struct exchange_read *call)
 
     item_release(&q->item);
     seen_release(&q->seen);
-    free(q);
+    exchange_read_free(call);
 }
 
 void
 compat_look_up(struct exchange *x, const char *name, compat_found_cb *found)
 {
-    struct name_read *q = calloc(1, sizeof(*q));
-
-    if (!q) {
-        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the request");
-        return;
-    }
-    q->call = (struct exchange_read){
+    static const struct exchange_read call = {
         .read = read_name, .answer = name_found, .free = free_name_read, .what = "such task"
     };
+    struct name_read *q = exchange_read_new(x, &call, sizeof(*q));
+
+    if (!q)
+        return;
     q->job = (struct compat_job){ .http = x->http, .format = format_of(x->route) };
     q->item = (struct compat_item){ .aside = json_string(name), .state = COMPAT_UNFINISHED };
     q->found = found;

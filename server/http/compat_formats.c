@@ -109,14 +109,6 @@ feedback_of(const struct compat_item *item)
     return text ? text : "";
 }
 
-static json_t *
-time_now(void)
-{
-    char text[CLOCK_TEXT_SIZE];
-    clock_text(clock_wall_ms(), text);
-    return json_string(text);
-}
-
 /* {"error","code"}: clients that look at the status alone. */
 static json_t *
 refuse_plainly(enum problem problem, const char *pointer, const char *detail, unsigned *status)
@@ -648,7 +640,7 @@ kernelgym_write(const struct compat_job *job)
     return json_pack("{s:O, s:i, s:i, s:i, s:o, s:s, s:o}", "batch_id", id, "total_tasks", (int)job->n,
                      "completed_tasks", (int)job->n - failed - unfinished, "failed_tasks", failed, "results",
                      results, "batch_status", unfinished ? "processing" : "completed", "completed_at",
-                     time_now());
+                     time_json(clock_wall_ms()));
 }
 
 static json_t *
@@ -665,7 +657,7 @@ kernelgym_refuse(enum problem problem, const char *pointer, const char *detail, 
                      is_request       ? "VALIDATION_ERROR"
                      : *status == 429 ? "RESOURCE_ERROR"
                                       : "SYSTEM_ERROR",
-                     "task_id", "timestamp", time_now());
+                     "task_id", "timestamp", time_json(clock_wall_ms()));
 }
 
 /* {"task_id","status",…}: pending, processing, completed, failed */

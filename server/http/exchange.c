@@ -289,6 +289,51 @@ exchange_client(const struct exchange *x)
     return x->caller.scopes & SCOPE_ADMIN ? NULL : x->caller.client;
 }
 
+void *
+exchange_read_new(struct exchange *x, const struct exchange_read *call, size_t size)
+{
+    struct exchange_read *c = calloc(1, size);
+
+    if (c)
+        *c = *call;
+    if (c && (c->items = json_array()))
+        return c;
+    free(c);
+    exchange_problem(x, PROBLEM_INTERNAL, "no memory for the request");
+    return NULL;
+}
+
+void
+exchange_read_free(struct exchange_read *c)
+{
+    json_decref(c->items);
+    json_decref(c->document);
+    for (size_t i = 0; i < ARRAY_LEN(c->kept); i++)
+        free(c->kept[i]);
+    free(c);
+}
+
+static void
+read_release(struct exchange_read *c)
+{
+    if (c->free)
+        c->free(c);
+    else
+        exchange_read_free(c);
+}
+
+const char *
+exchange_read_keep(struct exchange_read *c, const char *text)
+{
+    size_t i = 0;
+
+    while (text && c->kept[i])
+        i++;
+    if (text && !(c->kept[i] = strdup(text)))
+        c->is_short = true;
+    return text ? c->kept[i] : NULL;
+}
+
 static int
 read_task_id(struct exchange_read *c, struct store_reader *r)
 {
@@ -326,16 +371,18 @@ read_done_cb(void *arg)
         exchange_problem(x, PROBLEM_UNKNOWN_TASK, "there is no task \"%.100s\"", c->task);
     else if (x)
         exchange_error(x, &c->err, c->what);
-    free(ptr_take(&c->task));
-    c->free(c);
+    read_release(c);
 }
 
 void
 exchange_read(struct exchange *x, struct exchange_read *c)
 {
-    const char *own = exchange_client(x);
-
-    c->sees_all = !own;
+    if (c->is_short) {
+        read_release(c);
+        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the request");
+        return;
+    }
+    c->sees_all = !exchange_client(x);
     snprintf(c->client, sizeof(c->client), "%s", x->caller.client);
     c->pending.exchange = x;
     x->pending = &c->pending;
@@ -350,13 +397,8 @@ exchange_read(struct exchange *x, struct exchange_read *c)
 void
 exchange_read_of_task(struct exchange *x, struct exchange_read *c, const char *task)
 {
-    c->task = task ? strdup(task) : NULL;
-    if (!task || c->task) {
-        exchange_read(x, c);
-        return;
-    }
-    c->free(c);
-    exchange_problem(x, PROBLEM_INTERNAL, "no memory for the request");
+    c->task = exchange_read_keep(c, task);
+    exchange_read(x, c);
 }
 
 bool

@@ -38,13 +38,17 @@ struct exchange_read {
     int (*read)(struct exchange_read *c, struct store_reader *r,
                 struct error *err);                              /* a thread of the store */
     void (*answer)(struct exchange *x, struct exchange_read *c); /* loop's thread; the reads succeeded */
-    void (*free)(struct exchange_read *c);                       /* and the struct */
+    void (*free)(struct exchange_read *c);                       /* NULL: exchange_read_free() */
     const char *what; /* static: what there is none of, when it is not found */
+    json_t *items;    /* a list, empty at first; owned, as the next */
+    json_t *document; /* NULL at first */
     /* exchange_read()'s own: */
     bool sees_all;                /* of the caller; else only its own */
     char client[TOKEN_NAME_SIZE]; /* the caller's, "": the operator */
-    char *task;                   /* the task that is looked for first, by id or name; NULL: none */
+    const char *task;             /* the task that is looked for first, by id or name; NULL: none */
     char task_id[HASH_TEXT_SIZE]; /* which that is */
+    char *kept[6];
+    bool is_short; /* there was no memory for one of them */
     int rc;
     struct error err;
 };
@@ -172,6 +176,12 @@ struct header_found {
 };
 struct header_found exchange_find_header(const struct exchange *x, const char *name);
 
+/* size: of the struct that begins with what is as call says; zeroed beyond. NULL: no memory, and that is answered. */
+void *exchange_read_new(struct exchange *x, const struct exchange_read *call, size_t size);
+/* What struct exchange_read owns, and the struct that begins with it: the end of a `free` of another kind. */
+void exchange_read_free(struct exchange_read *c);
+/* A copy, as the reading may outlive the exchange; NULL: of NULL, or there was no memory, which exchange_read() answers. View. */
+const char *exchange_read_keep(struct exchange_read *c, const char *text);
 /* Have c's reads made (taken), and answer when they are; an error is answered by exchange_error(). */
 void exchange_read(struct exchange *x, struct exchange_read *c);
 /* The same with c->task_id, once the task of that id or name is found; one that is not there is told of. NULL: none. */

@@ -40,7 +40,6 @@ struct export
     size_t sent;                 /* of text */
     int64_t begun_ms;            /* by the loop's clock */
     struct submission_filter filter;
-    char *class_, *client, *run; /* what the filter points at */
     char task_id[HASH_TEXT_SIZE], group_id[ID_SIZE], before[ID_SIZE], since[ID_SIZE];
     struct error err; /* of a row that could not be written */
 };
@@ -202,10 +201,7 @@ free_cb(void *cls)
 
     e->http->exports--;
     buffer_release(&e->text);
-    free(e->class_);
-    free(e->client);
-    free(e->run);
-    free(e);
+    exchange_read_free(&e->call);
 }
 
 /* --- what is asked for --- */
@@ -248,12 +244,6 @@ read_moment(struct exchange *x, const char *name, char out[ID_SIZE])
     return true;
 }
 
-static char *
-copied(const char *text)
-{
-    return text ? strdup(text) : NULL;
-}
-
 static bool
 read_filter(struct exchange *x, struct export *e)
 {
@@ -275,14 +265,11 @@ read_filter(struct exchange *x, struct export *e)
     const char *run, *own = exchange_client(x);
     if (!exchange_run(x, &run, &f->step))
         return false;
-    e->run = copied(run);
-    e->class_ = copied(target_value(&x->target, "class"));
-    e->client = copied(own ? own : target_value(&x->target, "client"));
+    f->run = exchange_read_keep(&e->call, run);
+    f->class_ = exchange_read_keep(&e->call, target_value(&x->target, "class"));
+    f->client = exchange_read_keep(&e->call, own ? own : target_value(&x->target, "client"));
     snprintf(e->group_id, sizeof(e->group_id), "%s", group ? group : "");
     f->group_id = group ? e->group_id : NULL;
-    f->class_ = e->class_;
-    f->client = e->client;
-    f->run = e->run;
     /* Another client's are none. */
     const char *asked = target_value(&x->target, "client");
     e->is_at_end = own && asked && strcmp(own, asked) != 0;
@@ -357,12 +344,9 @@ export_rows(struct exchange *x)
         exchange_problem(x, PROBLEM_UNAVAILABLE, "%d exports are under way already", EXPORTS_MAX);
         return;
     }
-    struct export *e = calloc(1, sizeof(*e));
-    if (!e) {
-        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the export");
+    struct export *e = exchange_read_new(x, &call, sizeof(*e));
+    if (!e)
         return;
-    }
-    e->call = call;
     e->http = h;
     e->exchange = x;
     e->begun_ms = (int64_t)uv_now(h->loop);

@@ -11,21 +11,6 @@
 #include "server/http/answers.h"
 #include "server/http/idempotency.h"
 
-static void
-set_headers(struct exchange *x)
-{
-    char text[128];
-
-    snprintf(text, sizeof(text), "/v1/groups/%s", x->id);
-    if (x->status == 202)
-        exchange_header(x, MHD_HTTP_HEADER_LOCATION, text);
-    snprintf(text, sizeof(text), "wait=%.0f", exchange_hold_s(x));
-    if (x->is_preferred)
-        exchange_header(x, "Preference-Applied", text);
-    if (x->is_replay)
-        exchange_header(x, "Idempotency-Replayed", "true");
-}
-
 /* An answer that is being printed. */
 struct showing {
     struct pending pending;
@@ -51,7 +36,7 @@ printed_cb(void *arg, char *text, size_t size, bool is_finished, const struct er
     }
     exchange_set_bytes(x, status, "application/json", text, size);
     exchange_tag(x);
-    set_headers(x);
+    exchange_accept_headers(x, "/v1/groups/");
     exchange_send(x);
 }
 
@@ -89,7 +74,6 @@ struct group_look {
     struct exchange_read call;
     char id[ID_SIZE];
     struct seen seen; /* what has not ended, of a group that is to be cancelled */
-    json_t *items;    /* of the answer to who made it */
     bool is_seen;     /* the caller may know of it */
     exchange_cb *found;
 };
@@ -100,25 +84,22 @@ free_look(struct exchange_read *call)
     struct group_look *l = (struct group_look *)call;
 
     seen_release(&l->seen);
-    json_decref(l->items);
-    free(l);
+    exchange_read_free(call);
 }
 
+/* NULL: the problem is sent. */
 static struct group_look *
 look_new(struct exchange *x, const char *id, const struct exchange_read *call, exchange_cb *found)
 {
-    struct group_look *l = id_is_valid(id) ? calloc(1, sizeof(*l)) : NULL;
+    struct group_look *l = NULL;
 
-    if (l) {
-        l->call = *call;
+    if (!id_is_valid(id))
+        exchange_problem(x, PROBLEM_NOT_FOUND, "there is no such group");
+    else if ((l = exchange_read_new(x, call, sizeof(*l)))) {
         l->call.free = free_look;
         l->call.what = "such group";
         l->found = found;
         snprintf(l->id, sizeof(l->id), "%s", id);
-    } else if (id_is_valid(id)) {
-        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the request");
-    } else {
-        exchange_problem(x, PROBLEM_NOT_FOUND, "there is no such group");
     }
     return l;
 }
@@ -136,21 +117,19 @@ read_accepted(struct exchange_read *call, struct store_reader *r, struct error *
 {
     struct group_look *l = (struct group_look *)call;
 
-    l->items = json_array();
-    return reader_each_of_group(r, l->id, accepted_cb, l->items, err);
+    return reader_each_of_group(r, l->id, accepted_cb, call->items, err);
 }
 
 /* {"id","state","items":[{"id","state"} …],"links"}: as of the moment when it was accepted, as for a submission. */
 static void
 send_accepted(struct exchange *x, struct exchange_read *call)
 {
-    struct group_look *l = (struct group_look *)call;
     const char *queued = submission_state_name(SUBMISSION_QUEUED);
 
     exchange_set_json(x, 202,
                       json_pack("{s:s, s:s, s:O, s:{s:s+}, s:s*}", "id", x->id, "state", queued, "items",
-                                l->items, "links", "self", "/v1/groups/", x->id, "warning", x->warning));
-    set_headers(x);
+                                call->items, "links", "self", "/v1/groups/", x->id, "warning", x->warning));
+    exchange_accept_headers(x, "/v1/groups/");
     exchange_send(x);
 }
 

@@ -106,27 +106,18 @@ key_found(struct exchange *x, struct exchange_read *call)
     }
 }
 
-static void
-free_look(struct exchange_read *call)
-{
-    free(call);
-}
-
 void
 idempotency_begin(struct exchange *x, exchange_cb *replay, idempotency_cb *go)
 {
+    static const struct exchange_read call = { .read = read_key, .answer = key_found, .what = "such key" };
+
     if (!*x->key) {
         go(x, NULL);
         return;
     }
-    struct key_look *l = calloc(1, sizeof(*l));
-    if (!l) {
-        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the request");
+    struct key_look *l = exchange_read_new(x, &call, sizeof(*l));
+    if (!l)
         return;
-    }
-    l->call = (struct exchange_read){
-        .read = read_key, .answer = key_found, .free = free_look, .what = "such key"
-    };
     snprintf(l->key, sizeof(l->key), "%s", x->key);
     request_hash(x, l->hash);
     l->replay = replay;

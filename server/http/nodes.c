@@ -1,13 +1,6 @@
 #include "server/http/handlers.h"
 
-#include <stdlib.h>
-
 /* /v1/nodes: the daemons that share the store, as each has told there of itself when it last renewed its lease. */
-
-struct nodes_read {
-    struct exchange_read call;
-    json_t *items;
-};
 
 static void
 node_row_cb(void *arg, const struct node_row *row)
@@ -30,42 +23,25 @@ node_row_cb(void *arg, const struct node_row *row)
 static int
 read_nodes(struct exchange_read *call, struct store_reader *r, struct error *err)
 {
-    return reader_each_node(r, node_row_cb, ((struct nodes_read *)call)->items, err);
+    return reader_each_node(r, node_row_cb, call->items, err);
 }
 
 /* A file has one daemon, and no list of them. */
 static void
 answer_nodes(struct exchange *x, struct exchange_read *call)
 {
-    struct nodes_read *c = (struct nodes_read *)call;
-
-    if (json_array_size(c->items) == 0)
-        json_array_append_new(c->items, funnel_node(x->http->funnel));
+    if (json_array_size(call->items) == 0)
+        json_array_append_new(call->items, funnel_node(x->http->funnel));
     exchange_json(x, 200,
-                  json_pack("{s:s, s:O}", "self", funnel_node_name(x->http->funnel), "items", c->items));
-}
-
-static void
-free_nodes(struct exchange_read *call)
-{
-    struct nodes_read *c = (struct nodes_read *)call;
-
-    json_decref(c->items);
-    free(c);
+                  json_pack("{s:s, s:O}", "self", funnel_node_name(x->http->funnel), "items", call->items));
 }
 
 void
 node_list(struct exchange *x)
 {
-    struct nodes_read *c = calloc(1, sizeof(*c));
+    static const struct exchange_read call = { .read = read_nodes, .answer = answer_nodes, .what = "nodes" };
+    struct exchange_read *c = exchange_read_new(x, &call, sizeof(*c));
 
-    if (!c || !(c->items = json_array())) {
-        free(c);
-        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the answer");
-        return;
-    }
-    c->call = (struct exchange_read){
-        .read = read_nodes, .answer = answer_nodes, .free = free_nodes, .what = "nodes"
-    };
-    exchange_read(x, &c->call);
+    if (c)
+        exchange_read(x, c);
 }

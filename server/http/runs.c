@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "common/auto.h"
-#include "common/clock.h"
 #include "server/store/labels.h"
 #include "server/verdict/values.h"
 #include "server/http/answers.h"
@@ -18,17 +17,13 @@
 #define LINE_SIZE (LABEL_MAX_CHARS * 4 + 1)
 
 struct run_read {
-    struct exchange_read call;
-    char scope[STORE_SCOPE_SIZE];
+    struct page_read page;
     char run[LINE_SIZE]; /* the run, or where a page goes on */
     int64_t before_ms;
-    int limit;
-    bool has_more;
-    char last[LINE_SIZE + 32];      /* the cursor of the last row */
-    int64_t first_step, last_step;  /* of the run; < 0: none */
-    json_t *out, *items, *speedups; /* the run, or NULL: there is none; rows of it, or of a page */
-    bool is_there;                  /* the run */
-    char *text;                     /* the answer, made where it is read: it may be long; NULL: no memory */
+    int64_t first_step, last_step; /* of the run; < 0: none */
+    json_t *speedups;              /* rows of it */
+    bool is_there;                 /* the run */
+    char *text;                    /* the answer, made where it is read: it may be long; NULL: no memory */
 };
 
 static void
@@ -36,23 +31,12 @@ free_run(struct exchange_read *call)
 {
     struct run_read *c = (struct run_read *)call;
 
-    json_decref(c->out);
-    json_decref(c->items);
     json_decref(c->speedups);
     free(c->text);
-    free(c);
+    exchange_read_free(call);
 }
 
 /* --- what counts come to --- */
-
-static json_t *
-time_json(int64_t wall_ms)
-{
-    char text[CLOCK_TEXT_SIZE];
-
-    clock_text(wall_ms, text);
-    return json_string(text);
-}
 
 static json_t *
 step_json(int64_t step)
@@ -125,11 +109,10 @@ run_cb(void *arg, const struct run_row *row)
 {
     struct run_read *c = arg;
 
-    c->has_more = (int)json_array_size(c->items) == c->limit;
-    if (c->has_more)
+    if (page_is_full(&c->page))
         return;
-    json_array_append_new(c->items, run_json(row));
-    snprintf(c->last, sizeof(c->last), "%lld.%s", (long long)row->last_ms, row->run);
+    json_array_append_new(c->page.call.items, run_json(row));
+    snprintf(c->page.last, sizeof(c->page.last), "%lld.%s", (long long)row->last_ms, row->run);
 }
 
 static int
@@ -137,46 +120,29 @@ read_runs(struct exchange_read *call, struct store_reader *r, struct error *err)
 {
     struct run_read *c = (struct run_read *)call;
 
-    return reader_each_run(r, c->scope, c->before_ms, c->run, c->limit + 1, run_cb, c, err);
+    return reader_each_run(r, c->page.scope, c->before_ms, c->run, c->page.limit + 1, run_cb, c, err);
 }
 
-static void
-answer_runs(struct exchange *x, struct exchange_read *call)
-{
-    struct run_read *c = (struct run_read *)call;
-
-    exchange_page(x, ptr_take(&c->items), c->has_more ? c->last : NULL);
-}
-
-/* NULL: there was no memory, and that is answered. */
+/* NULL: the problem is sent. */
 static struct run_read *
-run_read_new(struct exchange *x, const struct exchange_read *call, const char *run, int limit)
+run_read_new(struct exchange *x, const struct exchange_read *call, const char *run)
 {
-    struct run_read *c = calloc(1, sizeof(*c));
+    struct run_read *c = page_read_new(x, call, sizeof(*c), exchange_limit(x));
 
-    if (!c || !(c->items = json_array())) {
-        free(c);
-        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the answer");
-        return NULL;
-    }
-    c->call = *call;
-    c->call.free = free_run;
-    c->limit = limit;
-    snprintf(c->run, sizeof(c->run), "%s", run);
-    store_scope(exchange_client(x), c->scope);
+    if (c)
+        snprintf(c->run, sizeof(c->run), "%s", run);
     return c;
 }
 
 void
 run_list(struct exchange *x)
 {
-    static const struct exchange_read call = { .read = read_runs, .answer = answer_runs, .what = "runs" };
+    static const struct exchange_read call = {
+        .read = read_runs, .answer = page_answer, .free = free_run, .what = "runs"
+    };
     const char *cursor = target_value(&x->target, "cursor"), *before = "";
     int64_t before_ms = INT64_MAX;
-    int limit = exchange_limit(x);
 
-    if (limit == 0)
-        return;
     if (cursor) {
         size_t digits = strspn(cursor, "0123456789");
         if (digits < 1 || digits > 18 || cursor[digits] != '.' || strlen(cursor + digits) > LINE_SIZE) {
@@ -186,11 +152,11 @@ run_list(struct exchange *x)
         before_ms = strtoll(cursor, NULL, 10);
         before = cursor + digits + 1;
     }
-    struct run_read *c = run_read_new(x, &call, before, limit);
+    struct run_read *c = run_read_new(x, &call, before);
     if (!c)
         return;
     c->before_ms = before_ms;
-    exchange_read(x, &c->call);
+    exchange_read(x, &c->page.call);
 }
 
 /* --- GET /v1/runs/{}, /v1/runs/{}/tasks --- */
@@ -201,7 +167,7 @@ one_run_cb(void *arg, const struct run_row *row)
     struct run_read *c = arg;
 
     c->is_there = true;
-    c->out = run_json(row);
+    c->page.call.document = run_json(row);
     c->speedups = speedups_json(&row->counts);
     c->first_step = row->first_step;
     c->last_step = row->last_step;
@@ -222,7 +188,7 @@ point_cb(void *arg, const struct run_step_row *row)
 
     if (point)
         add_counts(point, &row->counts);
-    json_array_append_new(c->items, point);
+    json_array_append_new(c->page.call.items, point);
 }
 
 /* The run, or NULL; 0 or a code. */
@@ -230,7 +196,7 @@ static int
 read_run(struct run_read *c, struct store_reader *r, struct error *err)
 {
     c->first_step = c->last_step = LABEL_STEP_NONE;
-    return reader_get_run(r, c->scope, c->run, one_run_cb, c, err);
+    return reader_get_run(r, c->page.scope, c->run, one_run_cb, c, err);
 }
 
 static int
@@ -240,14 +206,15 @@ read_curve(struct exchange_read *call, struct store_reader *r, struct error *err
     int rc = read_run(c, r, err);
 
     if (rc == 0 && c->last_step >= 0)
-        rc = reader_each_run_step(r, c->scope, c->run, c->first_step, width_of(c, POINTS_MAX), point_cb, c,
-                                  err);
+        rc = reader_each_run_step(r, c->page.scope, c->run, c->first_step, width_of(c, POINTS_MAX), point_cb,
+                                  c, err);
     if (rc < 0 || !c->is_there)
         return rc;
-    json_object_set(c->out, "speedups", c->speedups);
-    json_object_set_new(c->out, "step_width", json_integer((json_int_t)width_of(c, POINTS_MAX)));
-    json_object_set(c->out, "steps", c->items);
-    c->text = exchange_text_of(ptr_take(&c->out));
+    json_object_set(c->page.call.document, "speedups", c->speedups);
+    json_object_set_new(c->page.call.document, "step_width",
+                        json_integer((json_int_t)width_of(c, POINTS_MAX)));
+    json_object_set(c->page.call.document, "steps", c->page.call.items);
+    c->text = exchange_text_of(ptr_take(&c->page.call.document));
     return 0;
 }
 
@@ -271,12 +238,12 @@ static void
 task_step_cb(void *arg, const struct run_step_row *row)
 {
     struct run_read *c = arg;
-    json_t *last = json_array_get(c->items, json_array_size(c->items) - 1);
+    json_t *last = json_array_get(c->page.call.items, json_array_size(c->page.call.items) - 1);
     const char *id = json_string_value(json_object_get(last, "task"));
 
     if (!id || strcmp(id, row->task_id) != 0) {
         last = json_pack("{s:s, s:s?, s:[]}", "task", row->task_id, "task_name", row->task_name, "steps");
-        json_array_append_new(c->items, last);
+        json_array_append_new(c->page.call.items, last);
     }
     json_t *point = json_pack("{s:o}", "step", step_json(row->step));
     if (point)
@@ -291,31 +258,33 @@ read_tasks(struct exchange_read *call, struct store_reader *r, struct error *err
     int rc = read_run(c, r, err);
 
     if (rc == 0 && c->last_step >= 0)
-        rc = reader_each_run_task(r, c->scope, c->run, c->first_step, width_of(c, COLUMNS_MAX), c->limit,
-                                  task_step_cb, c, err);
+        rc = reader_each_run_task(r, c->page.scope, c->run, c->first_step, width_of(c, COLUMNS_MAX),
+                                  c->page.limit, task_step_cb, c, err);
     if (rc < 0 || !c->is_there)
         return rc;
-    c->text = exchange_text_of(json_pack(
-        "{s:s, s:o, s:o, s:I, s:O}", "run", c->run, "first_step", step_json(c->first_step), "last_step",
-        step_json(c->last_step), "step_width", (json_int_t)width_of(c, COLUMNS_MAX), "items", c->items));
+    c->text = exchange_text_of(json_pack("{s:s, s:o, s:o, s:I, s:O}", "run", c->run, "first_step",
+                                         step_json(c->first_step), "last_step", step_json(c->last_step),
+                                         "step_width", (json_int_t)width_of(c, COLUMNS_MAX), "items",
+                                         c->page.call.items));
     return 0;
 }
 
 static void
 ask_run(struct exchange *x, const struct exchange_read *call)
 {
-    int limit = exchange_limit(x);
-    struct run_read *c = limit ? run_read_new(x, call, x->target.segments[2], limit) : NULL;
+    struct run_read *c = run_read_new(x, call, x->target.segments[2]);
 
     if (c)
-        exchange_read(x, &c->call);
+        exchange_read(x, &c->page.call);
 }
 
 /* {"run","n",… as in the list; "speedups": how many were how fast, "steps": a curve's points} */
 void
 run_show(struct exchange *x)
 {
-    static const struct exchange_read call = { .read = read_curve, .answer = answer_run, .what = "run" };
+    static const struct exchange_read call = {
+        .read = read_curve, .answer = answer_run, .free = free_run, .what = "run"
+    };
 
     ask_run(x, &call);
 }
@@ -324,7 +293,9 @@ run_show(struct exchange *x)
 void
 run_tasks(struct exchange *x)
 {
-    static const struct exchange_read call = { .read = read_tasks, .answer = answer_run, .what = "run" };
+    static const struct exchange_read call = {
+        .read = read_tasks, .answer = answer_run, .free = free_run, .what = "run"
+    };
 
     ask_run(x, &call);
 }

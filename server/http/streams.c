@@ -556,7 +556,7 @@ struct beginning {
     enum subject subject;
     uint64_t at; /* the end of the ring before the store was asked */
     bool is_seen, is_finished;
-    char *client; /* owned */
+    const char *client;
     struct {
         char id[ID_SIZE];
         bool is_finished;
@@ -693,7 +693,7 @@ beginning_row_cb(void *arg, const struct submission_row *row)
 
     b->is_seen = exchange_read_sees(&b->call, row->client);
     if (b->n == 0 && row->client)
-        b->client = strdup(row->client);
+        b->client = exchange_read_keep(&b->call, row->client);
     memcpy(b->all[b->n].id, row->id, ID_SIZE);
     b->all[b->n++].is_finished = !row_is_unfinished(row);
     b->is_finished &= !row_is_unfinished(row);
@@ -729,13 +729,6 @@ answer_beginning(struct exchange *x, struct exchange_read *call)
     begin(x, b->subject, b);
 }
 
-static void
-free_beginning(struct exchange_read *call)
-{
-    free(((struct beginning *)call)->client);
-    free(call);
-}
-
 static bool
 is_view(struct exchange *x)
 {
@@ -757,14 +750,10 @@ begin_about(struct exchange *x, enum subject subject, const char *what)
         exchange_problem(x, PROBLEM_NOT_FOUND, "there is no %s", what);
         return;
     }
-    struct beginning *b = calloc(1, sizeof(*b));
-    if (!b) {
-        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the stream");
+    const struct exchange_read call = { .read = read_beginning, .answer = answer_beginning, .what = what };
+    struct beginning *b = exchange_read_new(x, &call, sizeof(*b));
+    if (!b)
         return;
-    }
-    b->call = (struct exchange_read){
-        .read = read_beginning, .answer = answer_beginning, .free = free_beginning, .what = what
-    };
     snprintf(b->id, sizeof(b->id), "%s", id);
     b->subject = subject;
     b->is_finished = true;

@@ -21,7 +21,6 @@ struct look {
     char id[ID_SIZE];
     struct seen seen;
     struct buffer text; /* its source, or its captured output */
-    json_t *document;   /* its bundle */
     const char *part;   /* static: of a verdict */
     void (*found)(struct exchange *x, struct look *l);
 };
@@ -33,8 +32,7 @@ free_look(struct exchange_read *call)
 
     seen_release(&l->seen);
     buffer_release(&l->text);
-    json_decref(l->document);
-    free(l);
+    exchange_read_free(call);
 }
 
 /* For another client's the same words as for one that is not there. */
@@ -65,21 +63,21 @@ static void
 look(struct exchange *x, const char *id, read_fn *read, const char *part,
      void (*found)(struct exchange *x, struct look *l))
 {
-    struct look *l = id_is_valid(id) ? calloc(1, sizeof(*l)) : NULL;
+    const struct exchange_read call = {
+        .read = read, .answer = answer_found, .free = free_look, .what = "such submission"
+    };
 
     if (!id_is_valid(id)) {
         exchange_problem(x, PROBLEM_NOT_FOUND, "there is no such submission");
-    } else if (!l) {
-        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the request");
-    } else {
-        l->call = (struct exchange_read){
-            .read = read, .answer = answer_found, .free = free_look, .what = "such submission"
-        };
-        snprintf(l->id, sizeof(l->id), "%s", id);
-        l->part = part;
-        l->found = found;
-        exchange_read(x, &l->call);
+        return;
     }
+    struct look *l = exchange_read_new(x, &call, sizeof(*l));
+    if (!l)
+        return;
+    snprintf(l->id, sizeof(l->id), "%s", id);
+    l->part = part;
+    l->found = found;
+    exchange_read(x, &l->call);
 }
 
 /* The stored verdict as the caller may have it. taken; NULL: no memory. */
@@ -93,21 +91,6 @@ set_verdict(struct exchange *x, char *verdict)
     json_t *document = json_loads(verdict, JSON_ALLOW_NUL, NULL);
     free(verdict);
     exchange_set_json(x, 200, document ? access_view(x, document) : NULL);
-}
-
-static void
-set_headers(struct exchange *x)
-{
-    char text[128];
-
-    snprintf(text, sizeof(text), "/v1/submissions/%s", x->id);
-    if (x->status == 202)
-        exchange_header(x, MHD_HTTP_HEADER_LOCATION, text);
-    snprintf(text, sizeof(text), "wait=%.0f", exchange_hold_s(x));
-    if (x->is_preferred)
-        exchange_header(x, "Preference-Applied", text);
-    if (x->is_replay)
-        exchange_header(x, "Idempotency-Replayed", "true");
 }
 
 /* The verdict as it is stored, or the present state with the status given. */
@@ -128,7 +111,7 @@ answer_with(struct exchange *x, struct look *l, unsigned status_unfinished)
         exchange_set_json(x, status_unfinished, access_view(x, document));
     }
     exchange_tag(x);
-    set_headers(x);
+    exchange_accept_headers(x, "/v1/submissions/");
     exchange_send(x);
 }
 
@@ -182,7 +165,7 @@ answer_accepted(struct exchange *x)
                       json_pack("{s:s, s:s, s:o, s:s*}", "id", x->id, "state",
                                 submission_state_name(SUBMISSION_QUEUED), "links", links, "warning",
                                 x->warning));
-    set_headers(x);
+    exchange_accept_headers(x, "/v1/submissions/");
     exchange_send(x);
 }
 
@@ -224,15 +207,15 @@ read_bundle(struct exchange_read *call, struct store_reader *r, struct error *er
     int rc = read_row(call, r, err);
 
     if (rc == 0)
-        rc = bundle_read(r, &l->seen.rows[0], &l->document, err);
+        rc = bundle_read(r, &l->seen.rows[0], &call->document, err);
     return rc;
 }
 
 static void
 found_bundle(struct exchange *x, struct look *l)
 {
-    if (l->document)
-        exchange_json(x, 200, ptr_take(&l->document));
+    if (l->call.document)
+        exchange_json(x, 200, ptr_take(&l->call.document));
     else
         exchange_problem(x, PROBLEM_UNFINISHED, "%s is %s, and has no verdict", l->id,
                          submission_state_name(l->seen.rows[0].state));
@@ -423,8 +406,6 @@ struct list_item {
 struct list_read {
     struct exchange_read call;
     struct submission_filter filter;
-    char *class_, *client; /* owned; the filter points at them, and at what follows */
-    char group_id[ID_SIZE], before[ID_SIZE];
     bool is_brief, is_text;
     struct buffer texts; /* one behind the other */
     struct list_item items[LIMIT_MAX];
@@ -442,9 +423,7 @@ free_list(struct exchange_read *call)
         json_decref(l->items[i].document);
     }
     buffer_release(&l->texts);
-    free(l->class_);
-    free(l->client);
-    free(l);
+    exchange_read_free(call);
 }
 
 static bool
@@ -605,34 +584,12 @@ read_filter(struct exchange *x, struct submission_filter *f)
     return true;
 }
 
-/* The filter with copies of what it names: the reading may outlive the exchange. NULL: no memory. */
-static struct list_read *
-list_read_new(const struct submission_filter *f)
+void
+submission_list(struct exchange *x)
 {
     static const struct exchange_read call = {
         .read = read_list, .answer = answer_list, .free = free_list, .what = "submission"
     };
-    struct list_read *l = calloc(1, sizeof(*l));
-
-    if (!l)
-        return NULL;
-    l->call = call;
-    l->filter = *f;
-    l->filter.class_ = l->class_ = f->class_ ? strdup(f->class_) : NULL;
-    l->filter.client = l->client = f->client ? strdup(f->client) : NULL;
-    if (f->group_id)
-        l->filter.group_id = memcpy(l->group_id, f->group_id, ID_SIZE);
-    if (f->before)
-        l->filter.before = memcpy(l->before, f->before, ID_SIZE);
-    if ((!f->class_ || l->class_) && (!f->client || l->client))
-        return l;
-    free_list(&l->call);
-    return NULL;
-}
-
-void
-submission_list(struct exchange *x)
-{
     const char *view = target_value(&x->target, "view");
     const char *own = exchange_client(x);
     struct submission_filter filter;
@@ -645,11 +602,14 @@ submission_list(struct exchange *x)
     }
     if (own)
         filter.client = own;
-    struct list_read *l = list_read_new(&filter);
-    if (!l) {
-        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the list");
+    struct list_read *l = exchange_read_new(x, &call, sizeof(*l));
+    if (!l)
         return;
-    }
+    l->filter = filter;
+    const char **const texts[] = { &l->filter.class_, &l->filter.client, &l->filter.group_id, &l->filter.run,
+                                   &l->filter.before };
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+        *texts[i] = exchange_read_keep(&l->call, *texts[i]);
     l->is_brief = view && strcmp(view, "brief") == 0;
     l->is_text = l->is_brief && access_sees_detail(x);
     exchange_read_of_task(x, &l->call, target_value(&x->target, "task"));

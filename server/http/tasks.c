@@ -5,15 +5,9 @@
 #include <string.h>
 
 #include "common/auto.h"
-#include "common/clock.h"
 #include "server/http/access.h"
 #include "server/http/answers.h"
-
-static json_t *
-text_or_null(const char *text)
-{
-    return text ? json_string(text) : json_null();
-}
+#include "server/verdict/values.h"
 
 static json_t *
 json_or_null(const char *text)
@@ -26,13 +20,10 @@ json_or_null(const char *text)
 static json_t *
 task_brief(const struct task_row *row)
 {
-    char created[CLOCK_TEXT_SIZE];
-
-    clock_text(row->created_ms, created);
     json_t *level = row->level ? json_integer(row->level) : json_null();
-    return json_pack("{s:s, s:o, s:s?, s:o, s:b, s:s}", "id", row->id, "name", text_or_null(row->name),
-                     "entry_point", row->entry_point, "level", level, "dynamic_shapes",
-                     (int)row->dynamic_shapes, "created", created);
+    return json_pack("{s:s, s:s?, s:s?, s:o, s:b, s:o}", "id", row->id, "name", row->name, "entry_point",
+                     row->entry_point, "level", level, "dynamic_shapes", (int)row->dynamic_shapes, "created",
+                     time_json(row->created_ms));
 }
 
 static json_t *
@@ -41,7 +32,7 @@ task_document(const struct task_row *row)
     json_t *task = task_brief(row);
 
     if (task) {
-        json_object_set_new(task, "reference", text_or_null(row->reference));
+        json_object_set_new(task, "reference", json_pack("s?", row->reference));
         AUTO_JSON json_t *spec = json_or_null(row->spec);
         json_t *flags = json_object_get(spec, "flags");
         json_object_set_new(task, "flags", flags ? json_incref(flags) : json_array());
@@ -55,29 +46,18 @@ task_document(const struct task_row *row)
 /* What a route reads of a task, before or after something is done with it. */
 struct task_look {
     struct exchange_read call;
-    json_t *document;
     bool is_missing;
     unsigned status;
 };
 
-static void
-free_look(struct exchange_read *call)
-{
-    struct task_look *l = (struct task_look *)call;
-
-    json_decref(l->document);
-    free(l);
-}
-
 static int
 read_task(struct exchange_read *call, struct store_reader *r, struct error *err)
 {
-    struct task_look *l = (struct task_look *)call;
     struct task_row row = { 0 };
     int rc = reader_get_task(r, call->task_id, &row, err);
 
     if (rc == 0)
-        l->document = task_document(&row);
+        call->document = task_document(&row);
     task_row_release(&row);
     return rc;
 }
@@ -88,7 +68,7 @@ answer_task(struct exchange *x, struct exchange_read *call)
     struct task_look *l = (struct task_look *)call;
     char location[128];
 
-    exchange_set_json(x, l->status, ptr_take(&l->document));
+    exchange_set_json(x, l->status, ptr_take(&call->document));
     snprintf(location, sizeof(location), "/v1/tasks/%s", call->task_id);
     if (l->status != 200)
         exchange_header(x, MHD_HTTP_HEADER_LOCATION, location);
@@ -103,13 +83,11 @@ look(struct exchange *x, const char *task, unsigned status,
      int (*read)(struct exchange_read *call, struct store_reader *r, struct error *err),
      void (*answer)(struct exchange *x, struct exchange_read *call))
 {
-    struct task_look *l = calloc(1, sizeof(*l));
+    const struct exchange_read call = { .read = read, .answer = answer, .what = "task" };
+    struct task_look *l = exchange_read_new(x, &call, sizeof(*l));
 
-    if (!l) {
-        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the request");
+    if (!l)
         return;
-    }
-    l->call = (struct exchange_read){ .read = read, .answer = answer, .free = free_look, .what = "task" };
     l->status = status;
     exchange_read_of_task(x, &l->call, task);
 }
@@ -221,31 +199,18 @@ task_remove(struct exchange *x)
 }
 
 struct task_page {
-    struct exchange_read call;
-    json_t *items;
-    char *name; /* owned; NULL: any */
-    char after[HASH_TEXT_SIZE], last[HASH_TEXT_SIZE];
-    int limit;
-    bool has_more;
+    struct page_read page;
+    const char *name; /* NULL: any */
+    char after[HASH_TEXT_SIZE];
 };
-
-static void
-free_page(struct exchange_read *call)
-{
-    struct task_page *page = (struct task_page *)call;
-
-    json_decref(page->items);
-    free(page->name);
-    free(page);
-}
 
 static bool
 task_row_cb(void *arg, const struct task_row *row)
 {
-    struct task_page *page = arg;
+    struct page_read *page = arg;
 
-    json_array_append_new(page->items, task_brief(row));
-    memcpy(page->last, row->id, sizeof(page->last));
+    json_array_append_new(page->call.items, task_brief(row));
+    snprintf(page->last, sizeof(page->last), "%s", row->id);
     return true;
 }
 
@@ -260,48 +225,31 @@ one_more_cb(void *arg, const struct task_row *row)
 static int
 read_page(struct exchange_read *call, struct store_reader *r, struct error *err)
 {
-    struct task_page *page = (struct task_page *)call;
-    const char *after = *page->after ? page->after : NULL;
-    int rc = reader_list_tasks(r, page->name, after, page->limit, task_row_cb, page, err);
+    const struct task_page *asked = (struct task_page *)call;
+    struct page_read *page = (struct page_read *)call;
+    const char *after = *asked->after ? asked->after : NULL;
+    int rc = reader_list_tasks(r, asked->name, after, page->limit, task_row_cb, page, err);
 
-    if (rc == 0 && (int)json_array_size(page->items) == page->limit)
-        rc = reader_list_tasks(r, page->name, page->last, 1, one_more_cb, &page->has_more, err);
+    if (rc == 0 && (int)json_array_size(call->items) == page->limit)
+        rc = reader_list_tasks(r, asked->name, page->last, 1, one_more_cb, &page->has_more, err);
     return rc;
-}
-
-static void
-answer_page(struct exchange *x, struct exchange_read *call)
-{
-    struct task_page *page = (struct task_page *)call;
-
-    exchange_page(x, ptr_take(&page->items), page->has_more ? page->last : NULL);
 }
 
 void
 task_list(struct exchange *x)
 {
-    static const struct exchange_read call = {
-        .read = read_page, .answer = answer_page, .free = free_page, .what = "task"
-    };
+    static const struct exchange_read call = { .read = read_page, .answer = page_answer, .what = "task" };
     const char *cursor = target_value(&x->target, "cursor");
-    const char *name = target_value(&x->target, "name");
     int limit = exchange_limit(x);
 
-    if (limit == 0)
-        return;
-    if (cursor && !hash_is_valid(cursor)) {
+    if (limit && cursor && !hash_is_valid(cursor)) {
         exchange_bad_parameter(x, "cursor", "is not a cursor of this list");
         return;
     }
-    struct task_page *page = calloc(1, sizeof(*page));
-    if (!page || !(page->items = json_array()) || (name && !(page->name = strdup(name)))) {
-        if (page)
-            free_page(&page->call);
-        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the list");
+    struct task_page *c = page_read_new(x, &call, sizeof(*c), limit);
+    if (!c)
         return;
-    }
-    page->call = call;
-    page->limit = limit;
-    snprintf(page->after, sizeof(page->after), "%s", cursor ? cursor : "");
-    exchange_read(x, &page->call);
+    c->name = exchange_read_keep(&c->page.call, target_value(&x->target, "name"));
+    snprintf(c->after, sizeof(c->after), "%s", cursor ? cursor : "");
+    exchange_read(x, &c->page.call);
 }

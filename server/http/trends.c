@@ -13,21 +13,6 @@
 
 /* Questions about many submissions at once. All are answered from sums that the store keeps, of the caller's scope. */
 
-static json_t *
-time_json(int64_t wall_ms)
-{
-    char text[CLOCK_TEXT_SIZE];
-
-    clock_text(wall_ms, text);
-    return json_string(text);
-}
-
-static void
-scope_of(const struct exchange *x, char out[STORE_SCOPE_SIZE])
-{
-    store_scope(exchange_client(x), out);
-}
-
 static const struct window {
     const char *name;
     int64_t length_s;
@@ -75,7 +60,7 @@ struct trend {
     int span_s, n;
     struct stretch stretches[STRETCHES_MAX];
     int64_t entered[STAGE_NSTAGES], passed[STAGE_NSTAGES], failed[STAGE_NSTAGES];
-    json_t *classes;
+    json_t *classes; /* view */
 };
 
 /* What never got as far as a stage did not enter it; what passed a later one and did not fail here passed or skipped it. */
@@ -177,38 +162,25 @@ answer_trend(struct exchange *x, struct exchange_read *call)
     exchange_json(x, 200, trend_json(c->window, &c->trend));
 }
 
-static void
-free_trend(struct exchange_read *call)
-{
-    struct trend_read *c = (struct trend_read *)call;
-
-    json_decref(c->trend.classes);
-    free(c);
-}
-
 void
 trend_show(struct exchange *x)
 {
+    static const struct exchange_read call = { .read = read_trend, .answer = answer_trend, .what = "counts" };
     const struct window *w = window_of(x, "1h", 0);
 
     if (!w)
         return;
     int64_t since_s = clock_wall_ms() / 1000 - w->length_s;
-    struct trend_read *c = calloc(1, sizeof(*c));
-    if (!c || !(c->trend.classes = json_object())) {
-        free(c);
-        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the answer");
+    struct trend_read *c = exchange_read_new(x, &call, sizeof(*c));
+    if (!c)
         return;
-    }
-    c->call = (struct exchange_read){
-        .read = read_trend, .answer = answer_trend, .free = free_trend, .what = "counts"
-    };
+    c->trend.classes = c->call.document = json_object();
     c->window = w;
     /* Whole stretches: the one that the window begins in counts. */
     c->trend.since_s = since_s - since_s % w->span_s;
     c->trend.span_s = w->span_s;
     c->trend.n = (int)((clock_wall_ms() / 1000 - c->trend.since_s) / w->span_s) + 1;
-    scope_of(x, c->scope);
+    store_scope(exchange_client(x), c->scope);
     exchange_read(x, &c->call);
 }
 
@@ -216,80 +188,33 @@ trend_show(struct exchange *x)
 
 /* A list of the sums: what is asked for, and what comes of it. */
 struct sums_read {
-    struct exchange_read call;
+    struct page_read page;
     const struct window *window;
-    char scope[STORE_SCOPE_SIZE], client[STORE_SCOPE_SIZE];
-    bool has_client;              /* else all may be seen */
+    const char *client;           /* NULL: all may be seen */
     char id[HASH_TEXT_SIZE + 32]; /* the task, or the cursor */
-    char *run, *class_;           /* NULL: any */
+    const char *run, *class_;     /* NULL: any */
     int64_t step;                 /* of the run; < 0: any */
     int64_t from;                 /* seconds or milliseconds since 1970 */
-    int limit;
-    bool has_more;
-    char last[HASH_TEXT_SIZE + 32]; /* the cursor of the last row */
-    json_t *items, *records, *out;
+    json_t *records;
     int64_t all_n, all_rows; /* of failures, also of those beyond the limit */
 };
 
 static void
 free_sums(struct exchange_read *call)
 {
-    struct sums_read *c = (struct sums_read *)call;
-
-    json_decref(c->items);
-    json_decref(c->records);
-    json_decref(c->out);
-    free(c->run);
-    free(c->class_);
-    free(c);
+    json_decref(((struct sums_read *)call)->records);
+    exchange_read_free(call);
 }
 
-/* NULL: there was no memory, and that is answered. */
+/* NULL: the problem is sent. */
 static struct sums_read *
 sums_read_new(struct exchange *x, const struct exchange_read *call, int limit)
 {
-    struct sums_read *c = calloc(1, sizeof(*c));
-    const char *client = exchange_client(x);
+    struct sums_read *c = page_read_new(x, call, sizeof(*c), limit);
 
-    if (!c || !(c->items = json_array())) {
-        free(c);
-        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the answer");
-        return NULL;
-    }
-    c->call = *call;
-    c->call.free = free_sums;
-    c->limit = limit;
-    c->has_client = client != NULL;
-    snprintf(c->client, sizeof(c->client), "%s", client ? client : "");
-    scope_of(x, c->scope);
+    if (c)
+        c->client = exchange_read_keep(&c->page.call, exchange_client(x));
     return c;
-}
-
-/* Copies, for the reading may outlive the exchange. False: there was no memory, and that is answered; c is gone. */
-static bool
-keep_texts(struct exchange *x, struct sums_read *c, const char *run, const char *class_)
-{
-    c->run = run ? strdup(run) : NULL;
-    c->class_ = class_ ? strdup(class_) : NULL;
-    if ((!run || c->run) && (!class_ || c->class_))
-        return true;
-    free_sums(&c->call);
-    exchange_problem(x, PROBLEM_INTERNAL, "no memory for the answer");
-    return false;
-}
-
-static const char *
-client_of(const struct sums_read *c)
-{
-    return c->has_client ? c->client : NULL;
-}
-
-static void
-answer_page(struct exchange *x, struct exchange_read *call)
-{
-    struct sums_read *c = (struct sums_read *)call;
-
-    exchange_page(x, ptr_take(&c->items), c->has_more ? c->last : NULL);
 }
 
 static void
@@ -299,11 +224,12 @@ failure_row_cb(void *arg, const struct failure_row *row)
 
     c->all_n = row->all_n;
     c->all_rows = row->all_rows;
-    json_array_append_new(c->items, json_pack("{s:s, s:s?, s:s?, s:I, s:o, s:o, s:s}", "class", row->class_,
-                                              "failed_at", *row->failed_at ? row->failed_at : NULL, "message",
-                                              *row->message ? row->message : NULL, "n", (json_int_t)row->n,
-                                              "first", time_json(row->first_ms), "last",
-                                              time_json(row->last_ms), "example", row->last_id));
+    json_array_append_new(c->page.call.items,
+                          json_pack("{s:s, s:s?, s:s?, s:I, s:o, s:o, s:s}", "class", row->class_,
+                                    "failed_at", *row->failed_at ? row->failed_at : NULL, "message",
+                                    *row->message ? row->message : NULL, "n", (json_int_t)row->n, "first",
+                                    time_json(row->first_ms), "last", time_json(row->last_ms), "example",
+                                    row->last_id));
 }
 
 static int
@@ -311,12 +237,12 @@ read_failures(struct exchange_read *call, struct store_reader *r, struct error *
 {
     struct sums_read *c = (struct sums_read *)call;
 
-    const struct failure_filter f = { .scope = c->scope,
+    const struct failure_filter f = { .scope = c->page.scope,
                                       .task_id = call->task ? call->task_id : NULL,
                                       .run = c->run,
                                       .class_ = c->class_,
                                       .since_s = c->from,
-                                      .limit = c->limit };
+                                      .limit = c->page.limit };
 
     return reader_each_failure(r, &f, failure_row_cb, c, err);
 }
@@ -329,15 +255,15 @@ answer_failures(struct exchange *x, struct exchange_read *call)
     exchange_json(x, 200,
                   json_pack("{s:s, s:o, s:I, s:I, s:O}", "window", c->window->name, "since",
                             time_json(c->from * 1000), "n", (json_int_t)c->all_n, "kinds",
-                            (json_int_t)c->all_rows, "items", c->items));
+                            (json_int_t)c->all_rows, "items", c->page.call.items));
 }
 
 void
 failure_list(struct exchange *x)
 {
-    static const struct exchange_read call = { .read = read_failures,
-                                               .answer = answer_failures,
-                                               .what = "failures" };
+    static const struct exchange_read call = {
+        .read = read_failures, .answer = answer_failures, .free = free_sums, .what = "failures"
+    };
     const struct window *w = window_of(x, "24h", 86400);
     const char *class_ = target_value(&x->target, "class");
     int limit = w ? exchange_limit(x) : 0;
@@ -349,12 +275,14 @@ failure_list(struct exchange *x)
         return;
     }
     struct sums_read *c = sums_read_new(x, &call, limit);
-    if (!c || !keep_texts(x, c, target_value(&x->target, "run"), class_))
+    if (!c)
         return;
+    c->run = exchange_read_keep(&c->page.call, target_value(&x->target, "run"));
+    c->class_ = exchange_read_keep(&c->page.call, class_);
     int64_t since_s = clock_wall_ms() / 1000 - w->length_s;
     c->window = w;
     c->from = since_s - since_s % STORE_FAILURE_SPAN_S;
-    exchange_read_of_task(x, &c->call, target_value(&x->target, "task"));
+    exchange_read_of_task(x, &c->page.call, target_value(&x->target, "task"));
 }
 
 /* --- /v1/leaderboard, /v1/tasks/{}/leaders --- */
@@ -372,12 +300,11 @@ task_sum_json(const struct task_sum_row *row)
 static void
 task_sum_cb(void *arg, const struct task_sum_row *row)
 {
-    struct sums_read *page = arg;
+    struct page_read *page = arg;
 
-    page->has_more = (int)json_array_size(page->items) == page->limit;
-    if (page->has_more)
+    if (page_is_full(page))
         return;
-    json_array_append_new(page->items, task_sum_json(row));
+    json_array_append_new(page->call.items, task_sum_json(row));
     snprintf(page->last, sizeof(page->last), "%lld.%s", (long long)row->last_ms, row->id);
 }
 
@@ -399,22 +326,20 @@ read_leaderboard(struct exchange_read *call, struct store_reader *r, struct erro
 {
     struct sums_read *c = (struct sums_read *)call;
 
-    return reader_each_task_sum(r, c->scope, c->from, c->id, c->limit + 1, task_sum_cb, c, err);
+    return reader_each_task_sum(r, c->page.scope, c->from, c->id, c->page.limit + 1, task_sum_cb, c, err);
 }
 
 void
 leaderboard_list(struct exchange *x)
 {
-    static const struct exchange_read call = { .read = read_leaderboard,
-                                               .answer = answer_page,
-                                               .what = "tasks" };
+    static const struct exchange_read call = {
+        .read = read_leaderboard, .answer = page_answer, .free = free_sums, .what = "tasks"
+    };
     const char *cursor = target_value(&x->target, "cursor"), *before_id = "";
     int64_t before_ms = INT64_MAX;
     int limit = exchange_limit(x);
 
-    if (limit == 0)
-        return;
-    if (cursor && !read_cursor(cursor, &before_ms, &before_id)) {
+    if (cursor && limit && !read_cursor(cursor, &before_ms, &before_id)) {
         exchange_bad_parameter(x, "cursor", "is not a cursor of this list");
         return;
     }
@@ -423,7 +348,7 @@ leaderboard_list(struct exchange *x)
         return;
     c->from = before_ms;
     snprintf(c->id, sizeof(c->id), "%s", before_id);
-    exchange_read(x, &c->call);
+    exchange_read(x, &c->page.call);
 }
 
 static void
@@ -462,18 +387,19 @@ read_leaders(struct exchange_read *call, struct store_reader *r, struct error *e
     snprintf(c->id, sizeof(c->id), "%s", call->task_id);
     int rc = reader_get_task(r, c->id, &task, err);
     if (rc == 0)
-        c->out = json_pack("{s:s, s:s?, s:o, s:i, s:i, s:i, s:n, s:n, s:n}", "task", task.id, "task_name",
-                           task.name, "level", task.level ? json_integer(task.level) : json_null(), "n", 0,
-                           "ok", 0, "cheats", 0, "reward", "speedup", "last");
+        c->page.call.document =
+            json_pack("{s:s, s:s?, s:o, s:i, s:i, s:i, s:n, s:n, s:n}", "task", task.id, "task_name",
+                      task.name, "level", task.level ? json_integer(task.level) : json_null(), "n", 0, "ok",
+                      0, "cheats", 0, "reward", "speedup", "last");
     task_row_release(&task);
-    if (rc == 0 && !c->out)
+    if (rc == 0 && !c->page.call.document)
         rc = error_set(err, ERR_NOMEM, "no memory for the answer");
     if (rc == 0)
-        rc = reader_get_task_sum(r, c->scope, c->id, one_sum_cb, &c->out, err);
+        rc = reader_get_task_sum(r, c->page.scope, c->id, one_sum_cb, &c->page.call.document, err);
     if (rc == 0)
-        rc = reader_each_leader(r, c->id, client_of(c), c->limit, leader_cb, c->items, err);
+        rc = reader_each_leader(r, c->id, c->client, c->page.limit, leader_cb, c->page.call.items, err);
     if (rc == 0)
-        rc = reader_each_record(r, c->scope, c->id, record_cb, c->records, err);
+        rc = reader_each_record(r, c->page.scope, c->id, record_cb, c->records, err);
     return rc;
 }
 
@@ -482,25 +408,25 @@ answer_leaders(struct exchange *x, struct exchange_read *call)
 {
     struct sums_read *c = (struct sums_read *)call;
 
-    json_object_set(c->out, "items", c->items);
-    json_object_set(c->out, "records", c->records);
-    exchange_json(x, 200, ptr_take(&c->out));
+    json_object_set(c->page.call.document, "items", c->page.call.items);
+    json_object_set(c->page.call.document, "records", c->records);
+    exchange_json(x, 200, ptr_take(&c->page.call.document));
 }
 
 /* {"task","n",… as in the leaderboard; "items": the best, "records": when the best was beaten, oldest first} */
 void
 leader_list(struct exchange *x)
 {
-    static const struct exchange_read call = { .read = read_leaders,
-                                               .answer = answer_leaders,
-                                               .what = "task" };
+    static const struct exchange_read call = {
+        .read = read_leaders, .answer = answer_leaders, .free = free_sums, .what = "task"
+    };
     int limit = exchange_limit(x);
-    struct sums_read *c = limit ? sums_read_new(x, &call, limit) : NULL;
+    struct sums_read *c = sums_read_new(x, &call, limit);
 
     if (!c)
         return;
     c->records = json_array();
-    exchange_read_of_task(x, &c->call, x->target.segments[2]);
+    exchange_read_of_task(x, &c->page.call, x->target.segments[2]);
 }
 
 /* --- GET /v1/groups --- */
@@ -508,16 +434,15 @@ leader_list(struct exchange *x)
 static void
 group_sum_cb(void *arg, const struct group_sum_row *row)
 {
-    struct sums_read *page = arg;
+    struct page_read *page = arg;
 
-    page->has_more = (int)json_array_size(page->items) == page->limit;
-    if (page->has_more)
+    if (page_is_full(page))
         return;
     json_t *states = json_object();
     for (int i = 0; i < SUBMISSION_NSTATES; i++)
         json_object_set_new(states, submission_state_name((enum submission_state)i),
                             json_integer((json_int_t)row->by_state[i]));
-    json_array_append_new(page->items,
+    json_array_append_new(page->call.items,
                           json_pack("{s:s, s:s, s:s?, s:s?, s:s?, s:o, s:i, s:o, s:I, s:o, s:o}", "id",
                                     row->id, "task", row->task_id, "task_name", row->task_name, "client",
                                     row->client, "run", row->run, "step",
@@ -534,11 +459,11 @@ read_groups(struct exchange_read *call, struct store_reader *r, struct error *er
 {
     struct sums_read *c = (struct sums_read *)call;
 
-    const struct groups_filter f = { .client = client_of(c),
+    const struct groups_filter f = { .client = c->client,
                                      .run = c->run,
                                      .step = c->step,
                                      .before = *c->id ? c->id : NULL,
-                                     .limit = c->limit + 1 };
+                                     .limit = c->page.limit + 1 };
 
     return reader_each_group(r, &f, group_sum_cb, c, err);
 }
@@ -546,7 +471,9 @@ read_groups(struct exchange_read *call, struct store_reader *r, struct error *er
 void
 group_list(struct exchange *x)
 {
-    static const struct exchange_read call = { .read = read_groups, .answer = answer_page, .what = "groups" };
+    static const struct exchange_read call = {
+        .read = read_groups, .answer = page_answer, .free = free_sums, .what = "groups"
+    };
     const char *cursor = target_value(&x->target, "cursor"), *run;
     int limit = exchange_limit(x);
     int64_t step;
@@ -566,6 +493,6 @@ group_list(struct exchange *x)
         return;
     snprintf(c->id, sizeof(c->id), "%s", cursor ? cursor : "");
     c->step = step;
-    if (keep_texts(x, c, run, NULL))
-        exchange_read(x, &c->call);
+    c->run = exchange_read_keep(&c->page.call, run);
+    exchange_read(x, &c->page.call);
 }

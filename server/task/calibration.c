@@ -17,6 +17,7 @@
 #include "server/submission/funnel.h"
 #include "server/submission/parts.h"
 #include "server/submission/pending.h"
+#include "server/verdict/values.h"
 
 enum { RUNS_MAX = 64, GPU_MAX = 128 };
 
@@ -24,14 +25,12 @@ enum { RUNS_MAX = 64, GPU_MAX = 128 };
 static json_t *
 document_of(const struct calibration_row *row)
 {
-    char created[CLOCK_TEXT_SIZE];
     AUTO_JSON json_t *out = json_loads(row->document, 0, NULL);
 
-    clock_text(row->created_ms, created);
     if (!json_is_object(out))
         return NULL;
     json_object_set_new(out, "id", json_string(row->id));
-    json_object_set_new(out, "created", json_string(created));
+    json_object_set_new(out, "created", time_json(row->created_ms));
     return ptr_take(&out);
 }
 

@@ -17,6 +17,7 @@
 #include "server/submission/pending.h"
 #include "server/workers/device_worker.h"
 #include "server/workers/norms.h"
+#include "server/verdict/values.h"
 
 enum { GPU_MAX = 79 }; /* of a UUID: what an answer has room for */
 
@@ -93,15 +94,6 @@ canaries_load(struct funnel *f, struct error *err)
 
 /* --- looking --- */
 
-static json_t *
-at_json(int64_t wall_ms)
-{
-    char text[CLOCK_TEXT_SIZE];
-
-    clock_text(wall_ms, text);
-    return json_string(text);
-}
-
 static void
 show_cb(void *arg, const struct norm_key *key, const struct norm *n)
 {
@@ -109,7 +101,7 @@ show_cb(void *arg, const struct norm_key *key, const struct norm *n)
                                          key->driver, "kind", key->kind, "norm_ns",
                                          n->n_samples > 0 ? json_integer(norm_ns(n)) : json_null(),
                                          "norm_samples", n->n_samples, "norm_since",
-                                         n->n_samples > 0 ? at_json(n->since_ms) : json_null()));
+                                         n->n_samples > 0 ? time_json(n->since_ms) : json_null()));
 }
 
 json_t *

@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "common/clock.h"
+
 json_t *
 text_or_null(const char *text)
 {
@@ -26,4 +28,13 @@ number_or_nan(json_t *object, const char *key)
 {
     json_t *value = json_object_get(object, key);
     return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+json_t *
+time_json(int64_t wall_ms)
+{
+    char text[CLOCK_TEXT_SIZE];
+
+    clock_text(wall_ms, text);
+    return json_string(text);
 }

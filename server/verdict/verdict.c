@@ -306,12 +306,7 @@ verdict_feedback(const struct submission *s, const struct timing *t, bool is_can
 static json_t *
 time_or_null(int64_t wall_ms)
 {
-    char text[CLOCK_TEXT_SIZE];
-
-    if (wall_ms <= 0)
-        return json_null();
-    clock_text(wall_ms, text);
-    return json_string(text);
+    return wall_ms > 0 ? time_json(wall_ms) : json_null();
 }
 
 static json_t *
