@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -54,6 +55,7 @@ class Pair:
         self.standby = follow(self.primary, self.places[1])
         self.primary.ask("SELECT pg_reload_conf()")
         self.wait_synchronous()
+        self._frozen: list[int] = []
 
     def wait_synchronous(self) -> None:
         wait_for(self.primary, "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'", "1")
@@ -63,10 +65,12 @@ class Pair:
         _crash(self.primary)
         self.primary = Database(self.primary.directory)
 
-    def fail_over(self, both_s: float = 0.0) -> None:
-        """both_s: how long the primary goes on, without a standby, after the other took over."""
+    def fail_over(self, both_s: float = 0.0, is_hung: bool = False) -> None:
+        """both_s: how long the primary goes on, without a standby, after the other took over. is_hung: it stays."""
         dead = self.primary
-        if both_s == 0:
+        if is_hung:
+            self._freeze(dead)
+        elif both_s == 0:
             _crash(dead)
         self.standby.ask("SELECT pg_promote()")
         if both_s > 0:
@@ -76,7 +80,18 @@ class Pair:
         self.standby = follow(self.primary, dead.directory)
         self.wait_synchronous()
 
+    def _freeze(self, database: Database) -> None:
+        """Its processes keep their connections, and answer nothing any more."""
+        server = database._process.pid
+        os.kill(server, signal.SIGSTOP)
+        children = subprocess.run(["pgrep", "-P", str(server)], capture_output=True, text=True, check=True).stdout
+        self._frozen += [server, *map(int, children.split())]
+        for pid in self._frozen[1:]:
+            os.kill(pid, signal.SIGSTOP)
+
     def stop(self) -> None:
+        for pid in self._frozen:
+            os.kill(pid, signal.SIGKILL)
         self.primary.stop()
         self.standby.stop()
 

@@ -196,6 +196,9 @@ class World:
         """The primary goes on for a while: it acknowledges nothing, and its nodes stay with it."""
         self.databases.fail_over(both_s=2)
 
+    def fail_over_hung(self) -> None:
+        self.databases.fail_over(is_hung=True)
+
     def end_backends(self) -> None:
         for _ in range(10):
             with suppress(Exception):
@@ -331,3 +334,12 @@ def test_a_standby_that_takes_over_has_all_that_was_acknowledged(world: World) -
             back_s.append(world.back_s(begun))
     print(f"back to 95 % of the usual after {', '.join(f'{one:.1f}' for one in back_s)} s")
     assert max(back_s) <= BACK_S
+
+
+@pytest.mark.slow
+def test_a_primary_that_hangs_is_left_for_the_standby_that_took_over(world: World) -> None:
+    """Its connections stay open, and nothing comes of them."""
+    with load(world):
+        time.sleep(STEADY_S)
+        world.suffer(world.fail_over_hung)
+        time.sleep(STEADY_S)

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,6 +124,8 @@ fail_link(struct pg_link *l, const char *what, struct error *err)
     char text[200];
 
     l->is_lost = true;
+    if (l->is_late)
+        return error_set(err, ERR_UNAVAILABLE, "%s: nothing came for %d s", what, PG_PATIENCE_MS / 1000);
     one_line(l->conn ? PQerrorMessage(l->conn) : "not connected", text, sizeof(text));
     return error_set(err, ERR_UNAVAILABLE, "%s: %s", what, *text ? text : "the connection ended");
 }
@@ -217,7 +220,7 @@ pg_link_open(struct pg_link *l, const char *where, const char *node, struct erro
 
     PQfinish(l->conn);
     forget_prepared(l);
-    l->is_undone = l->is_warned = false;
+    l->is_undone = l->is_warned = l->is_late = false;
     l->conn = PQconnectdbParams(keys, values, 1);
     if (PQstatus(l->conn) != CONNECTION_OK)
         return fail_link(l, "connect", err);
@@ -307,13 +310,27 @@ send_statement(struct pg_link *l, const struct pg_statement *s, const struct sql
     return PQsendQueryPrepared(l->conn, s->name, (int)n, texts, sizes, formats, 0) && PQpipelineSync(l->conn);
 }
 
+/* PQgetResult(), which would wait for ever for a server that hangs, or whose host is gone. */
+static PGresult *
+get_result(struct pg_link *l)
+{
+    while (!l->is_late && PQisBusy(l->conn)) {
+        struct pollfd one = { .fd = PQsocket(l->conn), .events = POLLIN };
+        int n = poll(&one, 1, PG_PATIENCE_MS);
+        l->is_late = n == 0;
+        if (n > 0 && !PQconsumeInput(l->conn))
+            break; /* PQgetResult() has what went wrong */
+    }
+    return l->is_late ? NULL : PQgetResult(l->conn);
+}
+
 /* The answer to the next of what was sent; NULL: there is none. */
 static PGresult *
 next_answer(struct pg_link *l)
 {
     PGresult *last = NULL, *r;
 
-    while ((r = PQgetResult(l->conn))) {
+    while ((r = get_result(l))) {
         PQclear(last);
         last = r;
     }
@@ -346,7 +363,7 @@ read_answers(struct pg_link *l, struct pg_statement *s, int n, bool is_preparing
         if (!kept)
             return NULL;
     }
-    PGresult *sync = PQgetResult(l->conn);
+    PGresult *sync = get_result(l);
     if (PQresultStatus(sync) != PGRES_PIPELINE_SYNC)
         l->is_lost = true;
     PQclear(sync);
