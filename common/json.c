@@ -8,13 +8,13 @@
 #include "common/utf8.h"
 
 int
-json_refuse(struct json_fault *fault, const char *pointer, const char *format, ...)
+json_refuse_at(struct json_fault *fault, const char *base, const char *key, const char *format, ...)
 {
     va_list args;
 
     if (!fault)
         return ERR_INPUT;
-    snprintf(fault->pointer, sizeof(fault->pointer), "%s", pointer);
+    snprintf(fault->pointer, sizeof(fault->pointer), "%s%s%s", base, *key ? "/" : "", key);
     va_start(args, format);
     vsnprintf(fault->text, sizeof(fault->text), format, args);
     va_end(args);

@@ -56,8 +56,9 @@ struct json_field {
 int json_read(json_t *object, const char *base, const struct json_field *fields, size_t n,
               struct json_fault *fault);
 
-/* Fill fault; returns ERR_INPUT. */
-int json_refuse(struct json_fault *fault, const char *pointer, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+/* Fill fault with base and, behind a slash, key (which may be a path; "": none); returns ERR_INPUT. */
+int json_refuse_at(struct json_fault *fault, const char *base, const char *key, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+#define json_refuse(fault, pointer, ...) json_refuse_at(fault, pointer, "", __VA_ARGS__)
 
 #endif

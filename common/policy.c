@@ -198,9 +198,9 @@ read_section(json_t *object, const char *base, const char *section, const struct
     size_t n = n_other;
 
     for (size_t i = 0; i < ARRAY_LEN(removed); i++) {
-        snprintf(pointer, sizeof(pointer), "%.90s/%s", base, removed[i].name);
         if (strcmp(removed[i].section, section) == 0 && json_object_get(object, removed[i].name))
-            return json_refuse(fault, pointer, "is not a key any more: %s", removed[i].instead);
+            return json_refuse_at(fault, base, removed[i].name, "is not a key any more: %s",
+                                  removed[i].instead);
     }
     if (n_other > 0)
         memcpy(fields, other, n_other * sizeof(*fields));

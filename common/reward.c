@@ -7,7 +7,6 @@
 
 #include <ctype.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -234,18 +233,6 @@ evaluate(const char *text, const struct reward_spec *spec, const struct reward_i
 
 /* --- specifications --- */
 
-__attribute__((format(printf, 4, 5))) static int
-refuse_member(const char *base, const char *key, struct json_fault *fault, const char *format, ...)
-{
-    char pointer[JSON_POINTER_SIZE], text[sizeof(fault->text)];
-    va_list list;
-    snprintf(pointer, sizeof(pointer), "%s/%s", base, key);
-    va_start(list, format);
-    vsnprintf(text, sizeof(text), format, list);
-    va_end(list);
-    return json_refuse(fault, pointer, "%s", text);
-}
-
 static int
 refuse_kind(const char *base, const char *kind, struct json_fault *fault)
 {
@@ -256,7 +243,7 @@ refuse_kind(const char *base, const char *kind, struct json_fault *fault)
         size_t used = strlen(known);
         snprintf(known + used, sizeof(known) - used, "%s, ", kinds[i].name);
     }
-    return refuse_member(base, "kind", fault, "unknown reward \"%.32s\"; known: %s%s", kind, known, EXPR);
+    return json_refuse_at(fault, base, "kind", "unknown reward \"%.32s\"; known: %s%s", kind, known, EXPR);
 }
 
 static struct reward_param *
@@ -303,21 +290,21 @@ read_params(json_t *params, const struct kind *row, const char *base, struct rew
         struct reward_param *p = find_param(out, key);
         double x = json_number_value(value);
         if (!json_is_number(value))
-            return refuse_member(base, member, fault, "must be a number");
+            return json_refuse_at(fault, base, member, "must be a number");
         if (!p && row)
-            return refuse_member(base, member, fault, "reward \"%s\" has no such parameter", row->name);
+            return json_refuse_at(fault, base, member, "reward \"%s\" has no such parameter", row->name);
         if (!p && out->n_params == REWARD_PARAMS_MAX)
-            return refuse_member(base, member, fault, "more than %d parameters", REWARD_PARAMS_MAX);
+            return json_refuse_at(fault, base, member, "more than %d parameters", REWARD_PARAMS_MAX);
         if (!p && !is_new_name(out, key))
-            return refuse_member(base, member, fault, "not a word of at most 23 letters that is still free");
+            return json_refuse_at(fault, base, member, "not a word of at most 23 letters that is still free");
         if (!p) {
             p = &out->params[out->n_params++];
             snprintf(p->name, sizeof(p->name), "%s", key);
         } else if (row) {
             size_t i = (size_t)(p - out->params);
             if (x < row->params[i].min || x > row->params[i].max)
-                return refuse_member(base, member, fault, "must be from %g to %g", row->params[i].min,
-                                     row->params[i].max);
+                return json_refuse_at(fault, base, member, "must be from %g to %g", row->params[i].min,
+                                      row->params[i].max);
         }
         p->value = x;
     }
@@ -332,7 +319,7 @@ read_expression(const char *text, const char *base, struct reward_spec *out, str
     struct expression_fault found;
 
     if (expression_compile(text, names, names_of(out, names), &e, &found) != 0)
-        return refuse_member(base, EXPR, fault, "column %zu: %s", found.column, found.text);
+        return json_refuse_at(fault, base, EXPR, "column %zu: %s", found.column, found.text);
     snprintf(out->expr, sizeof(out->expr), "%s", text);
     return 0;
 }
@@ -359,13 +346,13 @@ reward_spec_read(json_t *object, const char *base, struct reward_spec *out, stru
     if (!is_expr && !find_kind(kind, 0))
         return refuse_kind(base, kind, fault);
     if (is_expr ? version > 1 : !row)
-        return refuse_member(base, "version", fault, "this reward has no such version");
+        return json_refuse_at(fault, base, "version", "this reward has no such version");
     if (is_expr != (expr != NULL))
-        return refuse_member(base, EXPR, fault,
-                             is_expr ? "is missing" : "goes with \"kind\": \"expr\" and no other");
+        return json_refuse_at(fault, base, EXPR,
+                              is_expr ? "is missing" : "goes with \"kind\": \"expr\" and no other");
     bool is_conservative = strcmp(speed, "conservative") == 0;
     if (!is_conservative && strcmp(speed, "point") != 0)
-        return refuse_member(base, "speed", fault, "must be \"point\" or \"conservative\"");
+        return json_refuse_at(fault, base, "speed", "must be \"point\" or \"conservative\"");
 
     *out = (struct reward_spec){ .version = row ? row->version : 1,
                                  .hack_value = hack_value,

@@ -29,12 +29,10 @@ static json_t *
 get_string(json_t *object, const char *key, const char *base, bool is_required, struct json_fault *fault)
 {
     json_t *value = get(object, key);
-    char pointer[JSON_POINTER_SIZE];
 
     if (json_is_string(value) || (!value && !is_required))
         return value;
-    snprintf(pointer, sizeof(pointer), "%.60s/%.40s", base, key);
-    json_refuse(fault, pointer, value ? "must be a string" : "is missing");
+    json_refuse_at(fault, base, key, value ? "must be a string" : "is missing");
     return NULL;
 }
 
@@ -46,7 +44,6 @@ static int
 read_task(json_t *told, const char *pointer, json_t *body, struct json_fault *fault)
 {
     static const char *const keys[] = { "task", "reference", "entry_point", "policy", "reward" };
-    char inside[JSON_POINTER_SIZE];
     const char *key;
     json_t *value;
 
@@ -56,12 +53,10 @@ read_task(json_t *told, const char *pointer, json_t *body, struct json_fault *fa
             size_t i = 0;
             while (i < ARRAY_LEN(keys) && strcmp(keys[i], key) != 0)
                 i++;
-            if (i == ARRAY_LEN(keys)) {
-                snprintf(inside, sizeof(inside), "%.60s/%.40s", pointer, key);
-                return json_refuse(fault, inside,
-                                   "is not a key here: task, reference, entry_point, policy and "
-                                   "reward are");
-            }
+            if (i == ARRAY_LEN(keys))
+                return json_refuse_at(fault, pointer, key,
+                                      "is not a key here: task, reference, entry_point, policy and "
+                                      "reward are");
             json_object_set(body, key, value);
         }
         return 0;
@@ -439,15 +434,13 @@ expect_word(json_t *object, const char *base, const char *key, const char *const
             struct json_fault *fault)
 {
     json_t *value = get(object, key);
-    char pointer[JSON_POINTER_SIZE];
 
     if (!value)
         return 0;
     for (size_t i = 0; json_is_string(value) && words[i]; i++)
         if (strcmp(json_string_value(value), words[i]) == 0)
             return 0;
-    snprintf(pointer, sizeof(pointer), "%.60s/%.40s", base, key);
-    return json_refuse(fault, pointer, "must be %s here", words[0]);
+    return json_refuse_at(fault, base, key, "must be %s here", words[0]);
 }
 
 static int
@@ -455,7 +448,7 @@ kernelgym_read_one(struct compat_job *job, json_t *request, const char *base, st
 {
     static const char *const kernelbench[] = { "kernelbench", NULL };
     static const char *const triton[] = { "triton", "auto", NULL };
-    char pointer[JSON_POINTER_SIZE], entry[256];
+    char entry[256];
 
     if (!json_is_object(request))
         return json_refuse(fault, base, "must be an object");
@@ -464,10 +457,8 @@ kernelgym_read_one(struct compat_job *job, json_t *request, const char *base, st
     json_t *code = reference ? get_string(request, "kernel_code", base, true, fault) : NULL;
     if (!code)
         return ERR_INPUT;
-    if (json_string_length(id) < 1 || json_string_length(id) > 100) {
-        snprintf(pointer, sizeof(pointer), "%.60s/task_id", base);
-        return json_refuse(fault, pointer, "must be between 1 and 100 characters");
-    }
+    if (json_string_length(id) < 1 || json_string_length(id) > 100)
+        return json_refuse_at(fault, base, "task_id", "must be between 1 and 100 characters");
     const char *model = json_string_value(get(request, "entry_point"));
     model = model ? model : "Model";
     if (expect_word(request, base, "toolkit", kernelbench, fault) != 0 ||

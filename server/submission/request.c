@@ -20,31 +20,27 @@
 #define CASES_MAX 64
 #define DEADLINE_MAX_S (7 * 86400)
 #define REPLAY_FLAGS_MAX 64
+#define BAD(refused) ((void)(refused), FUNNEL_BAD)
 
 /* --- tasks --- */
 
 static enum funnel_refusal
 check_size(json_t *text, size_t most, const char *base, const char *key, struct json_fault *fault)
 {
-    char pointer[JSON_POINTER_SIZE];
-
     if (!text || json_string_length(text) <= most)
         return FUNNEL_OK;
-    snprintf(pointer, sizeof(pointer), "%.100s/%s", base, key);
-    json_refuse(fault, pointer, "has %zu bytes; %zu are allowed", json_string_length(text), most);
+    json_refuse_at(fault, base, key, "has %zu bytes; %zu are allowed", json_string_length(text), most);
     return FUNNEL_TOO_LARGE;
 }
 
 static enum funnel_refusal
 check_metadata(json_t *metadata, const char *base, struct json_fault *fault)
 {
-    char pointer[JSON_POINTER_SIZE];
     size_t size = metadata ? json_dumpb(metadata, NULL, 0, JSON_COMPACT) : 0;
 
     if (size <= METADATA_MAX_BYTES)
         return FUNNEL_OK;
-    snprintf(pointer, sizeof(pointer), "%.100s/metadata", base);
-    json_refuse(fault, pointer, "has %zu bytes; %d are allowed", size, METADATA_MAX_BYTES);
+    json_refuse_at(fault, base, "metadata", "has %zu bytes; %d are allowed", size, METADATA_MAX_BYTES);
     return FUNNEL_TOO_LARGE;
 }
 
@@ -98,9 +94,7 @@ check_labels(json_t *metadata, const char *base, struct json_fault *fault)
     const char *wrong = run ? wrong_run(run) : NULL;
     if (!wrong)
         return check_metadata(metadata, base, fault);
-    snprintf(pointer, sizeof(pointer), "%.100s/metadata/run", base);
-    json_refuse(fault, pointer, "%s", wrong);
-    return FUNNEL_BAD;
+    return BAD(json_refuse_at(fault, base, "metadata/run", "%s", wrong));
 }
 
 static int
@@ -150,7 +144,6 @@ make_task_id(struct task_request *r)
 static int
 check_case(json_t *item, const char *pointer, struct json_fault *fault)
 {
-    char inside[JSON_POINTER_SIZE];
     const char *name = NULL, *size;
     json_t *overrides = NULL, *value;
     const struct json_field fields[] = {
@@ -162,9 +155,10 @@ check_case(json_t *item, const char *pointer, struct json_fault *fault)
         return ERR_INPUT;
     json_object_foreach(overrides, size, value)
     {
-        snprintf(inside, sizeof(inside), "%.60s/overrides/%.40s", pointer, size);
+        char key[64];
+        snprintf(key, sizeof(key), "overrides/%.40s", size);
         if (!json_is_integer(value) || json_integer_value(value) < 1 || json_integer_value(value) > INT32_MAX)
-            return json_refuse(fault, inside, "must be an integer from 1 to %d", INT32_MAX);
+            return json_refuse_at(fault, pointer, key, "must be an integer from 1 to %d", INT32_MAX);
     }
     return 0;
 }
@@ -176,11 +170,9 @@ check_cases(json_t *cases, const char *base, struct json_fault *fault)
     json_t *item;
     size_t i;
 
-    snprintf(pointer, sizeof(pointer), "%.100s/cases", base);
-    if (json_array_size(cases) > CASES_MAX) {
-        json_refuse(fault, pointer, "has %zu cases; %d are allowed", json_array_size(cases), CASES_MAX);
-        return FUNNEL_BAD;
-    }
+    if (json_array_size(cases) > CASES_MAX)
+        return BAD(json_refuse_at(fault, base, "cases", "has %zu cases; %d are allowed",
+                                  json_array_size(cases), CASES_MAX));
     json_array_foreach(cases, i, item)
     {
         snprintf(pointer, sizeof(pointer), "%.80s/cases/%zu", base, i);
@@ -238,10 +230,8 @@ task_name_read(json_t *body, const char **name, struct json_fault *fault)
 static enum funnel_refusal
 read_inline(json_t *value, struct task_request *out, struct json_fault *fault)
 {
-    if (!json_is_string(value) && !json_is_object(value)) {
-        json_refuse(fault, "/reference", "must be a string or an object");
-        return FUNNEL_BAD;
-    }
+    if (!json_is_string(value) && !json_is_object(value))
+        return BAD(json_refuse(fault, "/reference", "must be a string or an object"));
     if (json_is_object(value))
         return read_task(value, "/reference", "source", false, out, fault);
     out->reference = value;
@@ -263,6 +253,22 @@ struct common {
     char seed[17];
 };
 
+/* The keys of a submission and of a group alike. */
+#define COMMON_FIELDS(c, out, policy, reward, reference)                          \
+    { "entry_point", JSON_WANT_STRING, &(c).entry, false, 1, ENTRY_MAX_CHARS },   \
+        { "policy", JSON_WANT_ANY, &(policy), false, 0, 0 },                      \
+        { "reward", JSON_WANT_ANY, &(reward), false, 0, 0 },                      \
+        { "until", JSON_WANT_STRING, &(c).until, false, 0, 0 },                   \
+        { "gpu", JSON_WANT_STRING, &(c).gpu, false, 1, STORE_GPU_SIZE - 1 },      \
+        { "priority", JSON_WANT_STRING, &(c).priority, false, 0, 0 },             \
+        { "client", JSON_WANT_STRING, &(out)->client, false, 1, NAME_MAX_CHARS }, \
+        { "metadata", JSON_WANT_OBJECT, &(c).metadata, false, 0, 0 },             \
+        { "cache", JSON_WANT_BOOL, &(c).cache, false, 0, 0 },                     \
+        { "task", JSON_WANT_STRING, &(out)->task, false, 1, NAME_MAX_CHARS },     \
+    {                                                                             \
+        "reference", JSON_WANT_ANY, &(reference), false, 0, 0                     \
+    }
+
 /* How the code was found in a model's answer. */
 struct extraction {
     const char *fault; /* why there is none; NULL: there is */
@@ -277,10 +283,8 @@ read_source(json_t *candidate, json_t *completion, const char *entry, const char
 {
     struct extract found;
 
-    if (!candidate == !completion) {
-        json_refuse(fault, base, "must have either \"candidate\" or \"completion\"");
-        return FUNNEL_BAD;
-    }
+    if (!candidate == !completion)
+        return BAD(json_refuse(fault, base, "must have either \"candidate\" or \"completion\""));
     if (candidate) {
         enum funnel_refusal refusal = check_size(candidate, REQUEST_SOURCE_MAX, base, "candidate", fault);
         if (refusal == FUNNEL_OK &&
@@ -363,11 +367,8 @@ read_rules(struct common *c, json_t *policy, json_t *reward, const char *base, s
     snprintf(pointer, sizeof(pointer), "%s/reward", base);
     if (reward && reward_spec_read(reward, pointer, &c->reward, fault) != 0)
         return FUNNEL_BAD;
-    if (c->until && stage_find(c->until) < 0) {
-        snprintf(pointer, sizeof(pointer), "%s/until", base);
-        json_refuse(fault, pointer, "is one of ast, compile, tiny, full, timing");
-        return FUNNEL_BAD;
-    }
+    if (c->until && stage_find(c->until) < 0)
+        return BAD(json_refuse_at(fault, base, "until", "is one of ast, compile, tiny, full, timing"));
     return FUNNEL_OK;
 }
 
@@ -378,21 +379,15 @@ finish_common(struct common *c, json_t *policy, json_t *reward, json_t *referenc
 {
     if (read_rules(c, policy, reward, "", fault) != FUNNEL_OK)
         return FUNNEL_BAD;
-    if (c->gpu && strlen(c->gpu) >= STORE_GPU_SIZE) {
-        json_refuse(fault, "/gpu", "has more than %d bytes", STORE_GPU_SIZE - 1);
-        return FUNNEL_BAD;
-    }
+    if (c->gpu && strlen(c->gpu) >= STORE_GPU_SIZE)
+        return BAD(json_refuse(fault, "/gpu", "has more than %d bytes", STORE_GPU_SIZE - 1));
     out->gpu = c->gpu;
-    if (c->priority && strcmp(c->priority, "interactive") != 0 && strcmp(c->priority, "batch") != 0) {
-        json_refuse(fault, "/priority", "is one of interactive, batch");
-        return FUNNEL_BAD;
-    }
+    if (c->priority && strcmp(c->priority, "interactive") != 0 && strcmp(c->priority, "batch") != 0)
+        return BAD(json_refuse(fault, "/priority", "is one of interactive, batch"));
     if (c->priority)
         out->priority = strcmp(c->priority, "batch") == 0 ? PRIORITY_BATCH : PRIORITY_INTERACTIVE;
-    if (!out->task == !reference) {
-        json_refuse(fault, "", "must have either \"task\" or \"reference\"");
-        return FUNNEL_BAD;
-    }
+    if (!out->task == !reference)
+        return BAD(json_refuse(fault, "", "must have either \"task\" or \"reference\""));
     out->is_inline = reference != NULL;
     snprintf(c->seed, sizeof(c->seed), "%016llx", (unsigned long long)random_u64());
     return reference ? read_inline(reference, &out->reference, fault) : FUNNEL_OK;
@@ -413,19 +408,9 @@ submit_request_read(json_t *body, struct submit_request *out, struct json_fault 
 
     *out = (struct submit_request){ .priority = PRIORITY_INTERACTIVE };
     const struct json_field fields[] = {
-        { "task", JSON_WANT_STRING, &out->task, false, 1, NAME_MAX_CHARS },
-        { "reference", JSON_WANT_ANY, &reference, false, 0, 0 },
         { "candidate", JSON_WANT_TEXT, &candidate, false, 0, 0 },
         { "completion", JSON_WANT_TEXT, &completion, false, 0, 0 },
-        { "entry_point", JSON_WANT_STRING, &c.entry, false, 1, ENTRY_MAX_CHARS },
-        { "policy", JSON_WANT_ANY, &policy, false, 0, 0 },
-        { "reward", JSON_WANT_ANY, &reward, false, 0, 0 },
-        { "until", JSON_WANT_STRING, &c.until, false, 0, 0 },
-        { "gpu", JSON_WANT_STRING, &c.gpu, false, 1, STORE_GPU_SIZE - 1 },
-        { "priority", JSON_WANT_STRING, &c.priority, false, 0, 0 },
-        { "client", JSON_WANT_STRING, &out->client, false, 1, NAME_MAX_CHARS },
-        { "metadata", JSON_WANT_OBJECT, &c.metadata, false, 0, 0 },
-        { "cache", JSON_WANT_BOOL, &c.cache, false, 0, 0 },
+        COMMON_FIELDS(c, out, policy, reward, reference),
     };
     if (json_read(body, "", fields, ARRAY_LEN(fields), fault) != 0)
         return FUNNEL_BAD;
@@ -492,11 +477,9 @@ read_stop(json_t *stop, const struct common *c, int64_t *correct, struct json_fa
 
     if (json_read(stop, "/stop", fields, ARRAY_LEN(fields), fault) != 0)
         return FUNNEL_BAD;
-    if (c->until && stage_find(c->until) < STAGE_FULL) {
-        json_refuse(fault, "/stop", "nothing is found correct before \"full\", and until is \"%.16s\"",
-                    c->until);
-        return FUNNEL_BAD;
-    }
+    if (c->until && stage_find(c->until) < STAGE_FULL)
+        return BAD(json_refuse(fault, "/stop",
+                               "nothing is found correct before \"full\", and until is \"%.16s\"", c->until));
     return FUNNEL_OK;
 }
 
@@ -511,22 +494,12 @@ group_request_read(json_t *body, struct submit_request *out, struct json_fault *
 
     *out = (struct submit_request){ .priority = PRIORITY_BATCH };
     const struct json_field fields[] = {
-        { "task", JSON_WANT_STRING, &out->task, false, 1, NAME_MAX_CHARS },
-        { "reference", JSON_WANT_ANY, &reference, false, 0, 0 },
         { "candidates", JSON_WANT_ARRAY, &items, true, 0, 0 },
-        { "entry_point", JSON_WANT_STRING, &c.entry, false, 1, ENTRY_MAX_CHARS },
-        { "policy", JSON_WANT_ANY, &policy, false, 0, 0 },
-        { "reward", JSON_WANT_ANY, &reward, false, 0, 0 },
-        { "until", JSON_WANT_STRING, &c.until, false, 0, 0 },
-        { "gpu", JSON_WANT_STRING, &c.gpu, false, 1, STORE_GPU_SIZE - 1 },
-        { "priority", JSON_WANT_STRING, &c.priority, false, 0, 0 },
-        { "client", JSON_WANT_STRING, &out->client, false, 1, NAME_MAX_CHARS },
-        { "metadata", JSON_WANT_OBJECT, &c.metadata, false, 0, 0 },
+        COMMON_FIELDS(c, out, policy, reward, reference),
         { "time_top_k", JSON_WANT_INT, &time_top_k, false, 1, GROUP_MAX },
         { "deadline_s", JSON_WANT_NUMBER, &deadline_s, false, 0.001, DEADLINE_MAX_S },
         { "stop", JSON_WANT_OBJECT, &stop, false, 0, 0 },
         { "notify_url", JSON_WANT_STRING, &notify_url, false, 1, NOTIFY_URL_MAX },
-        { "cache", JSON_WANT_BOOL, &c.cache, false, 0, 0 },
     };
     if (json_read(body, "", fields, ARRAY_LEN(fields), fault) != 0)
         return FUNNEL_BAD;
@@ -580,16 +553,13 @@ read_replay_rules(json_t *request, struct replay *r, struct json_fault *fault)
 
     if (json_read(request, "/request", fields, ARRAY_LEN(fields), fault) != 0)
         return FUNNEL_BAD;
-    if (strspn(r->seed, "0123456789abcdef") != 16) {
-        json_refuse(fault, "/request/seed", "is 16 hexadecimal digits");
-        return FUNNEL_BAD;
-    }
+    if (strspn(r->seed, "0123456789abcdef") != 16)
+        return BAD(json_refuse(fault, "/request/seed", "is 16 hexadecimal digits"));
     json_array_foreach(r->flags, i, flag)
     {
         if (json_is_string(flag) && i < REPLAY_FLAGS_MAX)
             continue;
-        json_refuse(fault, "/request/flags", "is a list of at most %d words", REPLAY_FLAGS_MAX);
-        return FUNNEL_BAD;
+        return BAD(json_refuse(fault, "/request/flags", "is a list of at most %d words", REPLAY_FLAGS_MAX));
     }
     memcpy(r->common.seed, r->seed, sizeof(r->common.seed));
     return read_rules(&r->common, r->policy, r->reward, "/request", fault);
@@ -633,10 +603,8 @@ replay_request_read(json_t *body, struct submit_request *out, struct json_fault 
     };
     if (json_read(body, "", fields, ARRAY_LEN(fields), fault) != 0)
         return FUNNEL_BAD;
-    if (strcmp(format, BUNDLE_FORMAT) != 0) {
-        json_refuse(fault, "/format", "is \"%s\"", BUNDLE_FORMAT);
-        return FUNNEL_BAD;
-    }
+    if (strcmp(format, BUNDLE_FORMAT) != 0)
+        return BAD(json_refuse(fault, "/format", "is \"%s\"", BUNDLE_FORMAT));
     enum funnel_refusal refusal = check_size(candidate, REQUEST_SOURCE_MAX, "", "candidate", fault);
     if (refusal == FUNNEL_OK)
         refusal = read_task(task, "/task", "reference", false, &out->reference, fault);
