@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import prime
-from live import launcher_cache
 from shared import native, wire
 
 ROLES: Final = {"static": ("ast", "inspect"), "compile": ("compile", "build"), "run": ("run",)}
@@ -119,8 +118,6 @@ class Zygote:
         self._children: dict[str, Child] = {}
         self._libcuda = prime.load_libcuda() if kind != "static" else None
         self._watch_at = 0.0
-        makes_launchers = kind == "compile" and self._libcuda is not None
-        self._launchers = launcher_cache.Builder(base / "triton") if makes_launchers else None
 
     def serve(self) -> None:
         """Until the channel closes. Then every child is killed."""
@@ -289,17 +286,11 @@ class Zygote:
             if child is not None:
                 native.kill_group(child.pid)
             _, status, usage = os.wait4(waited.si_pid, 0)
-            if self._launchers is not None:
-                self._launchers.ended(waited.si_pid)
             if child is not None:
                 self._report(child, status, usage)
-            if self._launchers is not None:
-                self._launchers.begin(close=(self._channel.fileno(),))
 
     def _report(self, child: Child, status: int, usage: Any) -> None:
         del self._children[child.name]
-        if self._launchers is not None:
-            self._launchers.wish(child.request.scratch)  # before it is told that nothing of the child is left
         note = _note(child.error_pipe)
         os.close(child.error_pipe)
         os.close(child.pidfd)

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 import stages
-from live import launcher_cache
 from shared import fake_cuda, wire
 from stages import Zygote, spec, tensor
 from static import inspect_stage
@@ -641,19 +640,16 @@ def test_a_launcher_is_begun_beside_its_kernel_and_built_once(tmp_path: Path, mo
     monkeypatch.setattr(fake_cuda.Launcher, "ahead", None)
     monkeypatch.setattr(fake_cuda.Launcher, "build", None)
     record = compile_stage.Record()
-    (tmp_path / "layer").mkdir()
-    launcher_cache.marker(tmp_path / "layer", ("fp64",)).touch()
-    compile_stage.build_launchers(record, tmp_path, [tmp_path / "layer"])
+    compile_stage.build_launchers(record)
 
     class Metadata:
         num_warps = 4
 
-    for types in ("*fp32", "*fp32", "i64", "fp64"):
+    for types in ("*fp32", "*fp32", "i64"):
         fake_cuda.Launcher.ahead(Source({0: types}))
         fake_cuda.Launcher.build(Source({0: types}), Metadata())
-    begun = ["False *fp32", "True *fp32", "True *fp32", "False i64", "True i64", "True fp64"]
+    begun = ["False *fp32", "True *fp32", "True *fp32", "False i64", "True i64"]
     assert log.read_text().splitlines() == begun
-    assert launcher_cache.read_note(tmp_path) == [("*fp32",), ("i64",)]
     assert record.flags == {"launcher_not_built"}
 
 

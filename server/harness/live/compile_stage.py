@@ -15,7 +15,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -36,8 +36,6 @@ from torch._subclasses.fake_tensor import (
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.errors import OutOfResources
 from triton.runtime.jit import JITFunction
-
-from live import launcher_cache
 
 OTHER_CASES_MAX: Final = 5
 OTHER_CASES_S: Final = 10.0
@@ -163,12 +161,25 @@ def watch_launches(record: Record) -> None:
     fake_cuda.Launcher.launched = staticmethod(launched)
 
 
-def build_launchers(record: Record, scratch: Path, layers: Sequence[Path]) -> None:
+def _types(source: Any) -> str | None:
+    """What a launcher is made of: the types of the arguments. None: it needs more than these."""
+    signature = getattr(source, "signature", None)
+    types = str(list(signature.values())) if isinstance(signature, dict) else "tensordesc"
+    return None if "tensordesc" in types else types
+
+
+class _NoMetadata:
+    """Of a kernel that is not compiled: a launcher needs none where there are no tensor descriptors."""
+
+    def __getattr__(self, name: str) -> None:
+        return None
+
+
+def build_launchers(record: Record) -> None:
     """Where there is a CUDA driver: also build the small library that a GPU child launches each kernel with.
 
-    It takes the C compiler longer than Triton takes for a simple kernel, and needs no more than the arguments' types.
-    For types that an earlier submission had it is in a layer (launcher_cache.py). For others a note is left in scratch,
-    and a fork begins with it when a kernel is about to be compiled, and leaves it in the cache.
+    It takes the C compiler 0.2 s and needs no more than the arguments' types: a fork begins with it when a kernel is
+    about to be compiled, and leaves it in the cache.
     """
     try:
         ctypes.CDLL("libcuda.so.1")
@@ -176,27 +187,22 @@ def build_launchers(record: Record, scratch: Path, layers: Sequence[Path]) -> No
         return
     from triton.backends.nvidia.driver import CudaLauncher
 
-    begun: dict[launcher_cache.Types, int] = {}
+    begun: dict[str, int] = {}
 
     def ahead(source: Any) -> None:
-        types = launcher_cache.types_of(source)
+        types = _types(source)
         if types is None or types in begun:
             return
-        begun[types] = 0
-        if any(launcher_cache.marker(layer, types).exists() for layer in layers):
-            return
-        launcher_cache.leave_note(scratch, types)
         begun[types] = os.fork()
         if begun[types] == 0:
             try:
                 with contextlib.suppress(BaseException):  # met again by build()
-                    CudaLauncher(source, launcher_cache.NoMetadata())
+                    CudaLauncher(source, _NoMetadata())
             finally:
                 os._exit(0)
 
     def build(source: Any, metadata: Any) -> None:
-        types = launcher_cache.types_of(source)
-        pid = 0 if types is None else begun.get(types, 0)
+        pid = begun.get(_types(source) or "", 0)
         if pid > 0:
             _reap(pid)
         try:
@@ -434,19 +440,18 @@ def _report(record: Record, failure: Failure | None, deferred: BaseException | N
     }
 
 
-def prepare(target: str, cache: Path, scratch: Path) -> Record:
+def prepare(target: str, cache: Path) -> Record:
     """Put the stub in triton's and torch's place, and the cache where the request wants it, over the zygote's own."""
     device = fake_cuda.parse_target(target)
     record = Record()
-    layers = kernel_cache.LayeredCache.layers
-    kernel_cache.install(cache, layers, adopts=True)
+    kernel_cache.install(cache, kernel_cache.LayeredCache.layers, adopts=True)
     fake_cuda.install_triton_driver(device, fake_cuda.compile_benchmark)
     fake_cuda.install_torch_cuda(device)
     fake_cuda.install_fake_tensors()
     watch_compiler(record)
     watch_resources(record)
     watch_launches(record)
-    build_launchers(record, scratch, layers)
+    build_launchers(record)
     bound_autotuner(record, autotune_workers())
     return record
 
@@ -486,7 +491,7 @@ def main(channel: wire.Channel, scratch: Path) -> None:
         report, plan = trace(source, request.text("entry"), spec, request.text("target"), scratch)
         channel.send(report, {} if plan is None else {"plan": wire.make_memfd(plan, "plan")})
         return
-    record = prepare(request.text("target"), Path(request.text("cache")), scratch)
+    record = prepare(request.text("target"), Path(request.text("cache")))
     channel.send(fit(judge(source, request.text("entry"), spec, scratch, record)))
 
 
