@@ -14,6 +14,15 @@ def test_signs_change_about_half_and_keep_magnitudes() -> None:
     assert 0.4 < float((tensor < 0).float().mean()) < 0.6
 
 
+def test_inputs_of_one_sign_become_large_on_both_sides() -> None:
+    for sign in (1.0, -1.0):
+        tensor = sign * torch.rand(40, 50)
+        wanted = 100 * tensor.abs()
+        assert variations.apply("wide", [tensor], 3) and torch.equal(tensor.abs(), wanted)
+        assert float(tensor.min()) < -90 and float(tensor.max()) > 90
+        assert not variations.apply("wide", [tensor], 3), "`large` does what is left"
+
+
 def test_spikes_leave_the_range_of_half_precision_on_both_sides() -> None:
     for seed in range(20):
         tensor = torch.randn(40, 50)
@@ -46,7 +55,7 @@ def test_zeros_stay_zeros() -> None:
         is_changed = variations.apply(name, [changed], 5)
         assert torch.equal(changed.triu(1), torch.zeros(64, 64)), name
         assert is_changed == (not torch.equal(changed, tensor)), name
-        assert is_changed != (name in ("permuted", "shifted", "constant rows", "ends")), name
+        assert is_changed != (name in ("permuted", "shifted", "constant rows", "ends", "wide")), name
 
 
 def test_symmetric_matrices_stay_symmetric() -> None:
@@ -57,7 +66,7 @@ def test_symmetric_matrices_stay_symmetric() -> None:
         is_changed = variations.apply(name, [changed], 5)
         assert torch.equal(changed, changed.T), name
         assert is_changed == (not torch.equal(changed, tensor)), name
-        assert is_changed != (name in ("shifted", "constant rows", "zeros", "nan", "ends")), name
+        assert is_changed != (name in ("shifted", "constant rows", "zeros", "nan", "ends", "wide")), name
 
 
 def test_zeros_and_ones_keep_their_meaning() -> None:

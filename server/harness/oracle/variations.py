@@ -96,6 +96,12 @@ def large(tensor: torch.Tensor, seed: int) -> bool:
     return True
 
 
+def wide(tensor: torch.Tensor, seed: int) -> bool:
+    """Where all values had one sign, every value times 100 signs mixed: another bound or overflow may be below zero."""
+    ends = tensor.reshape(-1)[:: max(1, tensor.numel() // SAMPLE)].aminmax()
+    return not (ends.min < 0 < ends.max) and large(tensor, seed) and signs(tensor, seed)
+
+
 def offset(tensor: torch.Tensor, seed: int) -> bool:
     """A constant added to every value but zeros: an exp without its maximum overflows, a mean must be subtracted."""
     return _moved(tensor, OFFSET.get(tensor.dtype, 1.0))
@@ -290,6 +296,7 @@ TRANSFORMS: Final[dict[str, Transform]] = {
     "scaled": scaled,
     "spikes": spikes,
     "large": large,
+    "wide": wide,
     "offset": offset,
     "lowered": lowered,
     "small": small,
@@ -302,7 +309,7 @@ TRANSFORMS: Final[dict[str, Transform]] = {
     "constant rows": constant_rows,
 }
 SECRET: Final = (
-    "large", "offset", "lowered", "small", "zeros", "ties", "ends", "permuted", "shifted", "constant rows",
+    "large", "wide", "offset", "lowered", "small", "zeros", "ties", "ends", "permuted", "shifted", "constant rows",
 )  # fmt: skip
 """Of these one is chosen for each submission by its secret seed; `signs` and `spikes` are always tried."""
 EXTREME: Final = (*SECRET, "spikes")
