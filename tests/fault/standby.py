@@ -49,7 +49,7 @@ class Pair:
     """A primary, which commits nothing that its standby has not, and the standby."""
 
     def __init__(self, directory: Path) -> None:
-        self.places = (directory / "one", directory / "two")
+        self.places = (directory / "one", directory / "two", directory / "three")
         self.primary = Database(self.places[0])
         self.primary.ask("ALTER SYSTEM SET synchronous_standby_names = '*'")  # which the standby has a copy of
         self.standby = follow(self.primary, self.places[1])
@@ -77,7 +77,7 @@ class Pair:
             time.sleep(both_s)
             _crash(dead)
         self.primary = self.standby
-        self.standby = follow(self.primary, dead.directory)
+        self.standby = follow(self.primary, self.places[2] if is_hung else dead.directory)
         self.wait_synchronous()
 
     def _freeze(self, database: Database) -> None:

@@ -195,4 +195,5 @@ def test_what_runs_while_the_database_hangs_is_judged_afterwards(cluster: Cluste
     for one in posted:
         assert a.call("GET", f"/v1/submissions/{one}?wait=60")[1]["class"] == "ok"
     assert b"has joined again" in a.log.read_bytes()
+    assert b"hangs: the connection is given up" not in a.log.read_bytes()  # new ones are taken up
     assert cluster.database.ask("SELECT sum(n) FROM verifierd.tally WHERE what = 2") == [str(len(posted))]

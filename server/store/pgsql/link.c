@@ -10,6 +10,7 @@
 
 #include <uthash.h>
 
+#include "common/log.h"
 #include "server/store/pack.h"
 
 /*
@@ -124,8 +125,8 @@ fail_link(struct pg_link *l, const char *what, struct error *err)
     char text[200];
 
     l->is_lost = true;
-    if (l->is_late)
-        return error_set(err, ERR_UNAVAILABLE, "%s: nothing came for %d s", what, PG_PATIENCE_MS / 1000);
+    if (l->is_hung)
+        return error_set(err, ERR_UNAVAILABLE, "%s: the server hangs", what);
     one_line(l->conn ? PQerrorMessage(l->conn) : "not connected", text, sizeof(text));
     return error_set(err, ERR_UNAVAILABLE, "%s: %s", what, *text ? text : "the connection ended");
 }
@@ -220,7 +221,7 @@ pg_link_open(struct pg_link *l, const char *where, const char *node, struct erro
 
     PQfinish(l->conn);
     forget_prepared(l);
-    l->is_undone = l->is_warned = l->is_late = false;
+    l->is_undone = l->is_warned = l->is_hung = false;
     l->conn = PQconnectdbParams(keys, values, 1);
     if (PQstatus(l->conn) != CONNECTION_OK)
         return fail_link(l, "connect", err);
@@ -310,18 +311,33 @@ send_statement(struct pg_link *l, const struct pg_statement *s, const struct sql
     return PQsendQueryPrepared(l->conn, s->name, (int)n, texts, sizes, formats, 0) && PQpipelineSync(l->conn);
 }
 
+/* Nor does its server take up another connection: else what was asked is slow. */
+static bool
+is_hung(const struct pg_link *l)
+{
+    static const char *const keys[] = { "host", "port", "user", "dbname", "connect_timeout", NULL };
+    const char *const values[] = {
+        PQhost(l->conn), PQport(l->conn), PQuser(l->conn), PQdb(l->conn), "5", NULL
+    };
+
+    if (PQpingParams(keys, values, 0) != PQPING_NO_RESPONSE)
+        return false;
+    log_error("store", "the database at %s hangs: the connection is given up", PQhost(l->conn));
+    return true;
+}
+
 /* PQgetResult(), which would wait for ever for a server that hangs, or whose host is gone. */
 static PGresult *
 get_result(struct pg_link *l)
 {
-    while (!l->is_late && PQisBusy(l->conn)) {
+    while (!l->is_hung && PQisBusy(l->conn)) {
         struct pollfd one = { .fd = PQsocket(l->conn), .events = POLLIN };
         int n = poll(&one, 1, PG_PATIENCE_MS);
-        l->is_late = n == 0;
+        l->is_hung = n == 0 && is_hung(l);
         if (n > 0 && !PQconsumeInput(l->conn))
             break; /* PQgetResult() has what went wrong */
     }
-    return l->is_late ? NULL : PQgetResult(l->conn);
+    return l->is_hung ? NULL : PQgetResult(l->conn);
 }
 
 /* The answer to the next of what was sent; NULL: there is none. */

@@ -17,7 +17,7 @@
 #define PG_VALUES_MAX 24
 #define PG_DEFERRED_MAX 6
 #define PG_LOCK_TIMEOUT "'2s'" /* that a statement waits for what another session holds: then is_undone */
-#define PG_PATIENCE_MS 15000   /* that nothing comes of an answer: then is_late */
+#define PG_PATIENCE_MS 10000   /* after which a server that sends nothing is looked at */
 
 struct pg_statement;
 
@@ -31,7 +31,7 @@ struct pg_link {
     bool is_lost; /* the connection ended: everything is ERR_UNAVAILABLE until it is opened again */
     bool
         is_undone; /* the server asks for the whole transaction to be rolled back (a lock that it waited for) */
-    bool is_late;   /* it is lost: the server hangs or is gone, and another may have taken over */
+    bool is_hung;   /* it is lost, as nothing comes; another server may have taken over */
     bool is_warned; /* the server warned since this was last cleared */
 };
 
