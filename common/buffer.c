@@ -85,6 +85,35 @@ buffer_printf(struct buffer *b, const char *format, ...)
     return 0;
 }
 
+int
+buffer_read(struct buffer *b, FILE *from, const char *name, size_t most, struct error *err)
+{
+    size_t limit = b->size + most, n = 1;
+
+    while (n > 0 && b->size <= limit) {
+        if (buffer_reserve(b, 65536) != 0)
+            return error_set(err, ERR_NOMEM, "no memory to read %s", name);
+        n = fread(b->data + b->size, 1, 65536, from);
+        b->size += n;
+        b->data[b->size] = '\0';
+    }
+    if (ferror(from))
+        return error_set(err, ERR_SYS, "cannot read %s", name);
+    return b->size <= limit ? 0 : error_set(err, ERR_INPUT, "%s: has more than %zu bytes", name, most);
+}
+
+int
+buffer_read_file(struct buffer *b, const char *path, size_t most, struct error *err)
+{
+    FILE *from = fopen(path, "re");
+
+    if (!from)
+        return error_set(err, ERR_SYS, "cannot read %s", path);
+    int rc = buffer_read(b, from, path, most, err);
+    fclose(from);
+    return rc;
+}
+
 char *
 buffer_take(struct buffer *b, size_t *size)
 {

@@ -3,6 +3,9 @@
 #define COMMON_BUFFER_H
 
 #include <stddef.h>
+#include <stdio.h>
+
+struct error;
 
 struct buffer {
     char *data;      /* owned; NULL while empty and never grown */
@@ -21,6 +24,12 @@ int buffer_reserve(struct buffer *b, size_t extra);               /* 0 or ERR_NO
 int buffer_append(struct buffer *b, const void *bytes, size_t n); /* 0 or ERR_NOMEM; b unchanged then */
 int buffer_add(struct buffer *b, const char *text);               /* append a C string */
 int buffer_printf(struct buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/*
+ * Append what is left of a file, name of it in errors. Returns 0, ERR_INPUT (it has more than most bytes), ERR_NOMEM or
+ * ERR_SYS; or of the file at path, which is opened for it.
+ */
+int buffer_read(struct buffer *b, FILE *from, const char *name, size_t most, struct error *err);
+int buffer_read_file(struct buffer *b, const char *path, size_t most, struct error *err);
 /* Given: free(); size may be NULL; b is empty after. "" where nothing was appended; NULL: no memory. */
 char *buffer_take(struct buffer *b, size_t *size);
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/auto.h"
 #include "common/buffer.h"
@@ -323,20 +324,16 @@ policy_read(json_t *value, const char *base, struct policy *out, struct json_fau
 static int
 parse_file(const char *path, json_t **out, struct error *err)
 {
-    AUTO_FREE char *bytes = malloc(FILE_MOST);
+    AUTO_BUFFER struct buffer text = BUFFER_INIT;
     struct json_fault fault;
-    FILE *file = fopen(path, "re");
 
-    if (!file)
+    if (access(path, F_OK) != 0)
         return error_set(err, ERR_SYS,
                          "there is no policy \"%.60s\" (there are " POLICY_NAMES "), and no file", path);
-    size_t size = bytes ? fread(bytes, 1, FILE_MOST, file) : 0;
-    bool is_whole = bytes && size < FILE_MOST && !ferror(file);
-    fclose(file);
-    if (!is_whole)
-        return error_set(err, ERR_INPUT, "%.150s cannot be read as a policy of under %d KiB", path,
+    if (buffer_read_file(&text, path, FILE_MOST, NULL) != 0)
+        return error_set(err, ERR_INPUT, "%.150s cannot be read as a policy of at most %d KiB", path,
                          FILE_MOST >> 10);
-    *out = json_parse(bytes, size, &fault);
+    *out = json_parse(text.data, text.size, &fault);
     return *out ? 0 : error_set(err, ERR_INPUT, "%.100s: %s", path, fault.text);
 }
 

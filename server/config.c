@@ -314,27 +314,6 @@ setting_find(const char *name, struct error *err)
 
 #define FILE_BYTES_MAX (1024 * 1024)
 
-static int
-read_text(const char *path, struct buffer *out, struct error *err)
-{
-    FILE *f = fopen(path, "re");
-    if (!f)
-        return error_set(err, ERR_SYS, "open %s", path);
-    int rc = buffer_reserve(out, FILE_BYTES_MAX + 1);
-    if (rc == 0)
-        out->size = fread(out->data, 1, FILE_BYTES_MAX, f);
-    if (rc != 0)
-        error_set(err, ERR_NOMEM, "no memory to read %s", path);
-    else if (ferror(f))
-        rc = error_set(err, ERR_SYS, "read %s", path);
-    else if (!feof(f) && fgetc(f) != EOF)
-        rc = error_set(err, ERR_INPUT, "%s: has more than %d bytes", path, FILE_BYTES_MAX);
-    fclose(f);
-    if (rc == 0)
-        out->data[out->size] = '\0';
-    return rc;
-}
-
 /*
  * A line is empty or NAME = VALUE, and a # outside quotes begins a comment. A
  * value is a word, or text in single quotes, or text in double quotes, where a
@@ -451,7 +430,7 @@ config_read_file(struct config *c, const char *path, struct error *err)
     struct line l;
     int number = 1;
 
-    int rc = read_text(path, &file, err);
+    int rc = buffer_read_file(&file, path, FILE_BYTES_MAX, err);
     for (char *p = file.data, *end; rc == 0 && p < file.data + file.size; p = end + 1, number++) {
         end = memchr(p, '\n', (size_t)(file.data + file.size - p));
         end = end ? end : file.data + file.size;

@@ -311,28 +311,6 @@ corpus_read_expectation(const struct corpus_header *header, struct corpus_expect
 
 /* --- files --- */
 
-static int
-read_file(const char *path, struct buffer *out, struct error *err)
-{
-    char block[65536];
-    size_t n;
-
-    FILE *from = fopen(path, "re");
-    if (!from)
-        return error_set(err, ERR_SYS, "%s", path);
-    int rc = 0;
-    while (rc == 0 && (n = fread(block, 1, sizeof(block), from)) > 0) {
-        if (out->size + n > FILE_MAX)
-            rc = error_set(err, ERR_INPUT, "%s: longer than %zu bytes", path, FILE_MAX);
-        else if (buffer_append(out, block, n) < 0)
-            rc = error_set(err, ERR_NOMEM, "out of memory");
-    }
-    if (rc == 0 && ferror(from))
-        rc = error_set(err, ERR_SYS, "%s", path);
-    fclose(from);
-    return rc;
-}
-
 static bool
 has_suffix(const char *name, const char *suffix)
 {
@@ -429,7 +407,7 @@ add_task(struct corpus *c, const char *directory, const char *name, struct error
         return 0;
     if (buffer_printf(&path, "%s/%s", directory, name) < 0)
         return error_set(err, ERR_NOMEM, "out of memory");
-    int rc = read_file(path.data, &bytes, err);
+    int rc = buffer_read_file(&bytes, path.data, FILE_MAX, err);
     if (rc < 0)
         return rc;
     void *more = grow(c->tasks, c->n_tasks, sizeof(*c->tasks));
@@ -500,7 +478,7 @@ add_candidate(struct corpus *c, const char *directory, const char *name, struct 
     if (buffer_printf(&path, "%s/%s", directory, name) < 0 ||
         buffer_printf(&label, "%s/%.*s", task, (int)stem, name) < 0)
         return error_set(err, ERR_NOMEM, "out of memory");
-    int rc = read_file(path.data, &bytes, err);
+    int rc = buffer_read_file(&bytes, path.data, FILE_MAX, err);
     if (rc < 0)
         return rc;
     void *more = grow(c->candidates, c->n_candidates, sizeof(*c->candidates));

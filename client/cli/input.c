@@ -12,38 +12,22 @@
 
 #define INPUT_MAX ((size_t)8 * 1024 * 1024) /* what one request may hold */
 
-static int
-read_all(FILE *from, const char *path, struct buffer *out)
-{
-    char block[65536];
-    size_t n;
-
-    while ((n = fread(block, 1, sizeof(block), from)) > 0) {
-        if (out->size + n > INPUT_MAX)
-            return cli_complain(CLI_USAGE, "%s: longer than the 8 MiB that a request may have", path);
-        if (buffer_append(out, block, n) < 0)
-            return cli_complain(CLI_CONFIG, "out of memory");
-    }
-    if (ferror(from))
-        return cli_complain(CLI_USAGE, "%s: %s", path, strerror(errno));
-    return CLI_OK;
-}
-
 int
 input_text(const char *path, json_t **out)
 {
     AUTO_BUFFER struct buffer text = BUFFER_INIT;
+    struct error err;
     bool is_stdin = strcmp(path, "-") == 0;
 
     *out = NULL;
     FILE *from = is_stdin ? stdin : fopen(path, "re");
     if (!from)
         return cli_complain(CLI_USAGE, "%s: %s", path, strerror(errno));
-    int code = read_all(from, is_stdin ? "standard input" : path, &text);
+    int rc = buffer_read(&text, from, is_stdin ? "standard input" : path, INPUT_MAX, &err);
     if (!is_stdin)
         fclose(from);
-    if (code != CLI_OK)
-        return code;
+    if (rc != 0)
+        return cli_complain(rc == ERR_NOMEM ? CLI_CONFIG : CLI_USAGE, "%s", err.text);
     *out = json_stringn(text.data ? text.data : "", text.size);
     if (!*out)
         return cli_complain(CLI_USAGE, "%s: is not UTF-8 text", path);

@@ -125,23 +125,12 @@ runs_samples(const struct runs *r)
 static int
 read_kernel(const struct runs *r, const struct kernel *k, struct buffer *out, struct error *err)
 {
-    char path[OUTPUT_PATH_MAX], name[96], bytes[16384];
-    size_t n;
+    char path[OUTPUT_PATH_MAX], name[96];
 
     snprintf(name, sizeof(name), kernel_name, k->level, k->problem, k->sample);
     snprintf(path, sizeof(path), "%s/%s", r->directory, name);
-    FILE *file = fopen(path, "r");
-    if (!file)
-        return error_set(err, ERR_SYS, "cannot read %s", path);
-    int rc = 0;
-    while (rc == 0 && out->size <= KERNEL_MAX && (n = fread(bytes, 1, sizeof(bytes), file)) > 0)
-        rc = buffer_append(out, bytes, n);
-    if (rc != 0)
-        rc = error_set(err, rc, "out of memory");
-    else if (ferror(file))
-        rc = error_set(err, ERR_SYS, "cannot read %s", path);
-    fclose(file);
-    return rc;
+    int rc = buffer_read_file(out, path, KERNEL_MAX, err);
+    return rc == ERR_INPUT ? 0 : rc; /* what is larger is told by its size */
 }
 
 json_t *

@@ -65,23 +65,6 @@ skip(struct task_set *set, const char *where, const char *why)
 
 /* --- a directory of problem files --- */
 
-static int
-read_file(const char *path, struct buffer *out, struct error *err)
-{
-    char bytes[16384];
-    size_t n;
-    FILE *file = fopen(path, "r");
-    if (!file)
-        return error_set(err, ERR_SYS, "cannot read %s", path);
-    int rc = 0;
-    while (rc == 0 && (n = fread(bytes, 1, sizeof(bytes), file)) > 0)
-        rc = buffer_append(out, bytes, n);
-    if (rc == 0 && ferror(file))
-        rc = error_set(err, ERR_SYS, "cannot read %s", path);
-    fclose(file);
-    return rc;
-}
-
 /* Of the innermost directory that is called levelN; 0: there is none. */
 static int
 level_of(const char *path)
@@ -104,10 +87,10 @@ add_file(struct task_set *set, const char *path, int level, struct error *err)
 
     if (level && t.level != level)
         return 0;
-    int rc = read_file(path, &source, err);
-    if (rc != 0)
+    int rc = buffer_read_file(&source, path, SOURCE_MAX, err);
+    if (rc != 0 && rc != ERR_INPUT)
         return rc;
-    if (!source.data || memchr(source.data, 0, source.size) || source.size > SOURCE_MAX) {
+    if (source.size == 0 || memchr(source.data, 0, source.size) || source.size > SOURCE_MAX) {
         skip(set, path, "empty, binary or longer than 1 MiB");
         return 0;
     }
