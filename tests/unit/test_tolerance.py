@@ -372,3 +372,15 @@ def test_integers_are_surely_within_where_they_are_equal() -> None:
         assert not tolerance.are_surely_within([(a.clone(), a, exact), (wrong, a, exact)])
     x = torch.ones(3)
     assert not tolerance.are_surely_within([(a, a, exact), (x, x, exact)]), "of floats a GPU's kernel says so"
+
+
+@pytest.mark.parametrize(("elements", "most"), [(64, 0), (1_000, 1), (14_400, 5), (1 << 20, 135), (1 << 28, 27_335)])
+def test_so_many_integers_may_be_rounded_otherwise(elements: int, most: int) -> None:
+    """One in 10,000, and as many more as such a count scatters by: a small output is not refused for its second one."""
+    share = tolerance.ambiguous_most(tolerance.AMBIGUOUS_LEAST, elements, tolerance.AMBIGUOUS_MOST)
+    assert int(share * elements) == most
+
+
+def test_of_integers_that_come_from_integers_none_may_differ() -> None:
+    assert tolerance.ambiguous_most(0.0, 100, tolerance.AMBIGUOUS_MOST) == 0.0
+    assert tolerance.ambiguous_most(1.0, 100, tolerance.AMBIGUOUS_MOST) == tolerance.AMBIGUOUS_MOST

@@ -881,7 +881,8 @@ class Job:
             return tolerance.kernelbench_limit(dtype)
         error = 2 * self._errors.get(leaf, 0.0)
         if tolerance.is_discrete(tensor):  # who answers as the fp64 run does differs from this one as often
-            return tolerance.Limit(0.0, 0.0, 1.0 - min(2 * tolerance.AMBIGUOUS_SANE, error), math.inf)
+            share = tolerance.ambiguous_most(error, tensor.numel(), 2 * tolerance.AMBIGUOUS_SANE)
+            return tolerance.Limit(0.0, 0.0, 1.0 - share, math.inf)
         ratio = tolerance.EXTREME_RATIO if is_extreme else 1.0
         return tolerance.limit_for(dtype, tensor, error, tf32=self._tf32_matters, ratio=ratio)
 

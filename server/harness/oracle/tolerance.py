@@ -49,6 +49,8 @@ AMBIGUOUS_SANE: Final = 0.25
 AMBIGUOUS_LEAST: Final = 1e-4
 """Of integers that are computed from floats, however well the two runs agree: a division may round otherwise."""
 """Share of an integer output in which the reference's own run and its fp64 run may differ: more says nothing."""
+SCATTERED: Final = 3.0
+"""Standard deviations by which the number of ambiguous elements may be above what is expected."""
 TF32_BASE: Final = 4e-3
 """`base` of float32 outputs for tasks whose reference itself changes when TF32 is allowed."""
 KERNELBENCH: Final = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 1e-2}
@@ -227,7 +229,7 @@ def limit_for(
     """
     row = TABLE.get(dtype)
     if row is None:
-        return Limit(0.0, 0.0, 1.0 - min(AMBIGUOUS_MOST, own_error))
+        return Limit(0.0, 0.0, 1.0 - ambiguous_most(own_error, expected.numel(), AMBIGUOUS_MOST))
     ratio = min(ratio, row.ratio)
     base = max(row.base, TF32_BASE) if tf32 and dtype in (torch.float32, torch.complex64) else row.base
     r = min(row.most, max(base, MARGIN * own_error))
@@ -260,6 +262,11 @@ def compare(got: torch.Tensor, expected: torch.Tensor, limit: Limit, other: torc
 
 def is_discrete(tensor: torch.Tensor) -> bool:
     return not (tensor.is_floating_point() or tensor.is_complex())
+
+
+def ambiguous_most(share: float, elements: int, most: float) -> float:
+    """The share of so many that may be a third value where this share is ambiguous: a count scatters by its root."""
+    return min(most, share + SCATTERED * math.sqrt(share / max(1, elements)))
 
 
 def ambiguous_share(own: torch.Tensor, wide: torch.Tensor) -> float:
