@@ -34,7 +34,7 @@ def test_spikes_leave_the_range_of_half_precision_on_both_sides() -> None:
 def test_rows_that_spikes_make_constant_have_an_exact_sum() -> None:
     """Else a layer norm tells kernels apart by how they round the mean: what is left of it is divided by 0.003."""
     for seed in range(20):
-        tensor = torch.randn(40, 6, 770)
+        tensor = torch.randn(40, 6, 770, generator=torch.Generator().manual_seed(seed))
         variations.apply("spikes", [tensor], seed)
         same = (tensor == tensor[..., :1]).all(-1)
         assert same.any(), "a slice is constant but for spikes"
@@ -171,7 +171,7 @@ def test_new_values_are_where_mistakes_show() -> None:
     assert variations.apply("ties", [ties], 1) and torch.equal(ties * 16, torch.round(ties * 16))
     assert all(int((ties * scale % 1 == 0.5).sum()) > ties.numel() // 20 for scale in (1, 2, 4, 8)), ties
     integers = torch.randint(-9, 9, (64, 64), dtype=torch.int8)
-    assert variations.apply("ends", [integers], 1) and {-128, 127} <= set(integers.flatten().tolist())
+    assert variations.apply("ends", [integers], 1) and {-128, -127, 126, 127} <= set(integers.flatten().tolist())
     assert not variations.apply("ends", [x.clone()], 1) and not variations.apply("zeros", [integers], 1)
 
 

@@ -171,14 +171,15 @@ def nan(tensor: torch.Tensor, seed: int) -> bool:
 
 
 def ends(tensor: torch.Tensor, seed: int) -> bool:
-    """A few integers are the least and the greatest of their type."""
+    """A few integers are the least and the greatest of their type, or next to these: a remainder has its sign."""
     flat = _flat(tensor)
     if flat is None:
         return False
     count = max(2, int(flat.numel() * ENDS_SHARE))
     places = torch.randint(0, flat.numel(), (count,), generator=_generator(tensor, seed), device=tensor.device)
-    flat[places[: count // 2]] = torch.iinfo(tensor.dtype).max
-    flat[places[count // 2 :]] = torch.iinfo(tensor.dtype).min
+    within = (torch.arange(count, device=tensor.device) // 2 % 4).to(tensor.dtype)
+    flat[places[::2]] = torch.iinfo(tensor.dtype).max - within[::2]
+    flat[places[1::2]] = torch.iinfo(tensor.dtype).min + within[1::2]
     return True
 
 
