@@ -107,8 +107,7 @@ parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
-const struct argp ask_argp = { options, parse, NULL, NULL, children, NULL, NULL };
+const struct argp ask_argp = { options, parse, NULL, NULL, cli_children, NULL, NULL };
 
 void
 ask_release(struct ask *a)

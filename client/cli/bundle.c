@@ -58,8 +58,6 @@ parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
-
 /* --- bundle --- */
 
 static const struct argp_option bundle_options[] = {
@@ -71,7 +69,7 @@ const struct argp bundle_argp = {
     parse,
     "ID",
     "Put all that a verdict came from into one file: task, source, seed, rules, versions, the verdict.",
-    children,
+    cli_children,
     NULL,
     NULL
 };
@@ -129,7 +127,7 @@ const struct argp replay_argp = {
     "The seed and the rules are the bundle's; the verdicts are compared field by field. "
     "Needs the scope admin: who chooses a seed knows the inputs. Exit status: 0 what must be the same is, 1 "
     "something differs.",
-    children,
+    cli_children,
     NULL,
     NULL
 };

@@ -64,7 +64,6 @@ parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
 const struct argp calibrate_argp = {
     options,
     parse,
@@ -72,7 +71,7 @@ const struct argp calibrate_argp = {
     "Find out how far this machine's times are off: a product of matrices "
     "against itself and against the same product made twice, and a call that "
     "does nothing. The result goes into later verdicts.",
-    children,
+    cli_children,
     NULL,
     NULL
 };

@@ -108,3 +108,4 @@ static const struct argp_option common_options[] = {
 };
 
 const struct argp cli_common_argp = { common_options, parse_common, NULL, NULL, NULL, NULL, NULL };
+const struct argp_child cli_children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };

@@ -38,6 +38,8 @@ struct cli {
 
 /* --url, --token, --json: the first child of each command's argp, its input a struct cli. */
 extern const struct argp cli_common_argp;
+/* That child alone. */
+extern const struct argp_child cli_children[];
 
 /* Print "verifier: ..." on stderr; returns code. */
 int cli_complain(enum cli_exit code, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -108,9 +108,8 @@ static const char program_doc[] =
     "Have GPU kernels judged by verifierd.\v"
     "Exit status: 0 well, 1 the candidate or the selftest failed, 2 usage, 3 configuration, 4 not allowed, "
     "5 not found, 6 refused by verifierd, 7 network, 8 timeout, 77 skipped, 130 interrupted.";
-static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
-static const struct argp program_argp = { NULL,        parse,    "COMMAND [ARGUMENT...]",
-                                          program_doc, children, list_commands,
+static const struct argp program_argp = { NULL,        parse,        "COMMAND [ARGUMENT...]",
+                                          program_doc, cli_children, list_commands,
                                           NULL };
 
 /* --- finding one --- */
@@ -210,8 +209,8 @@ parse_words(int key, char *arg, struct argp_state *state)
     }
 }
 
-const struct argp help_argp = { NULL,     parse_words, "[COMMAND]", "Say what a command does.",
-                                children, NULL,        NULL };
+const struct argp help_argp = { NULL,         parse_words, "[COMMAND]", "Say what a command does.",
+                                cli_children, NULL,        NULL };
 
 int
 help_command(struct cli *cli, int argc, char **argv)
@@ -240,7 +239,9 @@ parse_nothing(int key, char *arg, struct argp_state *state)
     return 0;
 }
 
-const struct argp version_argp = { NULL, parse_nothing, NULL, "Print the version.", children, NULL, NULL };
+const struct argp version_argp = {
+    NULL, parse_nothing, NULL, "Print the version.", cli_children, NULL, NULL
+};
 
 int
 version_command(struct cli *cli, int argc, char **argv)

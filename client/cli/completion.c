@@ -363,11 +363,10 @@ parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
 const struct argp completion_argp = {
-    NULL,     parse,
-    "SHELL",  "Print what makes a shell complete commands and options.\vSHELL: bash, zsh or fish.",
-    children, NULL,
+    NULL,         parse,
+    "SHELL",      "Print what makes a shell complete commands and options.\vSHELL: bash, zsh or fish.",
+    cli_children, NULL,
     NULL
 };
 

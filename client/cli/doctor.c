@@ -630,7 +630,6 @@ parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
 static const struct argp_option options[] = {
     { "config", OPT_CONFIG, "FILE", 0,
       "The daemon's settings, for when it does not run (default /etc/verifierd.conf where there is one)", 0 },
@@ -643,7 +642,7 @@ const struct argp doctor_argp = {
     NULL,
     "Look whether all is well, and say how to mend what is not.\vExit status: 0 nothing is wrong, 1 "
     "something is, 4 a token is missing or not taken, 7 no verifierd answers.",
-    children,
+    cli_children,
     NULL,
     NULL
 };

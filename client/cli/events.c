@@ -54,11 +54,10 @@ parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
-const struct argp events_argp = { options,  parse,
-                                  "[ID]",   "Follow one submission or group to its end, or all that happens.",
-                                  children, NULL,
-                                  NULL };
+const struct argp events_argp = {
+    options,      parse, "[ID]", "Follow one submission or group to its end, or all that happens.",
+    cli_children, NULL,  NULL
+};
 
 /* "verdict  ID  softmax  mismatch  0.58": what an event has of these, between two blanks. */
 static void

@@ -39,8 +39,6 @@ struct export
     bool is_csv, has_source;
 };
 
-static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
-
 static const struct argp_option options[] = {
     { "what", OPT_WHAT, "TABLE", 0, "submissions, verdicts (default) or rewards", 0 },
     { "format", OPT_FORMAT, "FORMAT", 0, "jsonl (default) or csv", 0 },
@@ -107,7 +105,7 @@ const struct argp export_argp = {
     parse,
     NULL,
     "Export submissions, verdicts or rewards, newest first. Formulas and control characters are made inert.",
-    children,
+    cli_children,
     NULL,
     NULL
 };

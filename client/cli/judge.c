@@ -110,10 +110,10 @@ parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
-const struct argp judge_argp = {
-    options, parse, "FILE", "Judge one candidate by a verifierd started for it alone.", children, NULL, NULL
-};
+const struct argp judge_argp = { options,      parse,
+                                 "FILE",       "Judge one candidate by a verifierd started for it alone.",
+                                 cli_children, NULL,
+                                 NULL };
 
 /* --- its daemon --- */
 

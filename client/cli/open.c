@@ -51,7 +51,6 @@ parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
 static const struct argp_option open_options[] = {
     { "run", OPT_RUN, "NAME", 0, "The page of this run", 0 },
     { 0 },
@@ -61,11 +60,11 @@ const struct argp open_page_argp = { open_options,
                                      "[ID]",
                                      "Print the dashboard's address of a submission, group or run.\v"
                                      "On a terminal with a display it is opened, too.",
-                                     children,
+                                     cli_children,
                                      NULL,
                                      NULL };
 const struct argp get_argp = {
-    NULL, parse, "PATH", "Print the answer to GET PATH, as /v1/trends?window=1h.", children, NULL, NULL
+    NULL, parse, "PATH", "Print the answer to GET PATH, as /v1/trends?window=1h.", cli_children, NULL, NULL
 };
 
 /* By the desktop's own program, which goes on by itself. Where there is none the address has been printed. */

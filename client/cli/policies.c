@@ -91,9 +91,8 @@ parse(int key, char *arg, struct argp_state *state)
     return 0;
 }
 
-static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
 const struct argp policies_argp = {
-    NULL, parse, NULL, "Print the keys of policies, and what each policy has.", children, NULL, NULL
+    NULL, parse, NULL, "Print the keys of policies, and what each policy has.", cli_children, NULL, NULL
 };
 
 int

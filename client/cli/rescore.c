@@ -25,8 +25,6 @@ enum {
     OPT_HACK
 };
 
-static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
-
 static const struct argp_option options[] = {
     { "group", OPT_GROUP, "ID", 0, "Every item of this group", 0 },
     { "kind", OPT_KIND, "NAME", 0, "The reward (default staged)", 0 },
@@ -105,9 +103,9 @@ parse(int key, char *arg, struct argp_state *state)
 }
 
 const struct argp rescore_argp = {
-    options,   parse,
-    "[ID...]", "Compute another reward for verdicts that are stored. Nothing is judged again.",
-    children,  NULL,
+    options,      parse,
+    "[ID...]",    "Compute another reward for verdicts that are stored. Nothing is judged again.",
+    cli_children, NULL,
     NULL
 };
 

@@ -38,15 +38,14 @@ parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
 static const struct argp_option options[] = {
     { "run", OPT_RUN, NULL, 0, "Remove what is not to be kept, and wait until that is done", 0 },
     { "vacuum", OPT_VACUUM, NULL, 0, "That, and give all free room in the file back to the disk", 0 },
     { 0 },
 };
 const struct argp retention_argp = {
-    options,  parse, NULL, "Show what verifierd keeps, how long, and what it last removed.",
-    children, NULL,  NULL
+    options,      parse, NULL, "Show what verifierd keeps, how long, and what it last removed.",
+    cli_children, NULL,  NULL
 };
 
 /* Until the sweep that was asked for has ended. */

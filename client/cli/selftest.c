@@ -337,7 +337,7 @@ follow_hostile(struct selftest *s, size_t task)
     return t->baseline.class[0] ? push(s, JOB_PROBE, (size_t)probe, followed) : CLI_OK;
 }
 
-/* One that is timed is timed once more, so that its interval holds what lies between two children, too. */
+/* One that is timed is timed once more, so that its interval holds what lies between two cli_children, too. */
 static int
 add_baseline(struct selftest *s, const struct job *job, const json_t *verdict)
 {
@@ -756,7 +756,6 @@ parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
 const struct argp selftest_argp = {
     options,
     parse,
@@ -764,7 +763,7 @@ const struct argp selftest_argp = {
     "Have candidates with known verdicts judged: does this verifierd tell cheats from "
     "honest kernels?\vThe last line is JSON. Exit status 0: every cheat was killed, no "
     "honest kernel was refused, nothing was left behind for the next one.",
-    children,
+    cli_children,
     NULL,
     NULL
 };

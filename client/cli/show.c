@@ -31,8 +31,6 @@ enum {
     OPT_CURSOR,
 };
 
-static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
-
 static const struct argp_option show_options[] = {
     { "source", OPT_SOURCE, NULL, 0, "Print the candidate's source and nothing else", 0 },
     { "log", OPT_LOG, NULL, 0, "Print what the candidate printed and nothing else", 0 },
@@ -99,12 +97,11 @@ parse(int key, char *arg, struct argp_state *state)
 }
 
 const struct argp show_argp = { show_options, parse, "ID", "Show one submission or group.",
-                                children,     NULL,  NULL };
+                                cli_children, NULL,  NULL };
 const struct argp list_argp = { list_options, parse, NULL, "List submissions, newest first.",
-                                children,     NULL,  NULL };
-const struct argp cancel_argp = {
-    NULL, parse, "ID", "Cancel one submission or group.", children, NULL, NULL
-};
+                                cli_children, NULL,  NULL };
+const struct argp cancel_argp = { NULL,         parse, "ID", "Cancel one submission or group.",
+                                  cli_children, NULL,  NULL };
 
 /* --- show --- */
 

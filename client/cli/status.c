@@ -207,9 +207,8 @@ parse(int key, char *arg, struct argp_state *state)
     return 0;
 }
 
-static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
 const struct argp status_argp = {
-    NULL, parse, NULL, "Show what verifierd is doing.\v--json has every figure.", children, NULL, NULL
+    NULL, parse, NULL, "Show what verifierd is doing.\v--json has every figure.", cli_children, NULL, NULL
 };
 
 int

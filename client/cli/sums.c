@@ -52,13 +52,12 @@ parse(int key, char *arg, struct argp_state *state)
     return 0;
 }
 
-static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
 const struct argp failures_argp = {
-    failure_options, parse, NULL, "Show why candidates fail, most frequent first.", children, NULL, NULL
+    failure_options, parse, NULL, "Show why candidates fail, most frequent first.", cli_children, NULL, NULL
 };
 const struct argp leaderboard_argp = {
     leader_options, parse, NULL, "Show the tasks with their best, most recently active first.",
-    children,       NULL,  NULL
+    cli_children,   NULL,  NULL
 };
 
 static int

@@ -25,8 +25,6 @@ struct task {
 
 enum { OPT_ENTRY = 256, OPT_LEVEL, OPT_DYNAMIC, OPT_REFERENCE, OPT_CURSOR };
 
-static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
-
 static long
 parse_level(struct argp_state *state, const char *arg)
 {
@@ -97,7 +95,7 @@ const struct argp task_add_argp = {
     parse,
     "FILE|DIR",
     "Register a task: its reference is run and its cases are found.\vOf a directory each *.py is one.",
-    children,
+    cli_children,
     NULL,
     NULL
 };
@@ -221,7 +219,7 @@ static const struct argp_option list_options[] = {
     { "cursor", OPT_CURSOR, "CURSOR", 0, "Go on where the last page ended", 0 },
     { 0 },
 };
-const struct argp task_list_argp = { list_options, parse, NULL, "List the tasks.", children, NULL, NULL };
+const struct argp task_list_argp = { list_options, parse, NULL, "List the tasks.", cli_children, NULL, NULL };
 
 int
 task_list_command(struct cli *cli, int argc, char **argv)
@@ -270,7 +268,8 @@ static const struct argp_option show_options[] = {
     { "reference", OPT_REFERENCE, NULL, 0, "Print the reference's source and nothing else", 0 },
     { 0 },
 };
-const struct argp task_show_argp = { show_options, parse, "ID|NAME", "Show one task.", children, NULL, NULL };
+const struct argp task_show_argp = { show_options, parse, "ID|NAME", "Show one task.",
+                                     cli_children, NULL,  NULL };
 
 int
 task_show_command(struct cli *cli, int argc, char **argv)
@@ -297,11 +296,11 @@ task_show_command(struct cli *cli, int argc, char **argv)
 
 /* --- task rename, task rm --- */
 
-const struct argp task_rename_argp = { NULL, parse, "ID|NAME NEWNAME", "Call a task otherwise.", children,
+const struct argp task_rename_argp = { NULL, parse, "ID|NAME NEWNAME", "Call a task otherwise.", cli_children,
                                        NULL, NULL };
 const struct argp task_rm_argp = {
-    NULL,     parse, "ID|NAME", "Delete a task: it goes with the last client that has a name for it.",
-    children, NULL,  NULL
+    NULL,         parse, "ID|NAME", "Delete a task: it goes with the last client that has a name for it.",
+    cli_children, NULL,  NULL
 };
 
 int

@@ -37,9 +37,8 @@ parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
 const struct argp timing_argp = {
-    NULL, parse, "ID", "Draw a timing's samples, its interval and the GPU's state.", children, NULL, NULL
+    NULL, parse, "ID", "Draw a timing's samples, its interval and the GPU's state.", cli_children, NULL, NULL
 };
 
 int

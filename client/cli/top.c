@@ -73,9 +73,8 @@ parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-static const struct argp_child children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
-const struct argp top_argp = { options,  parse, NULL, "Show where work and time go, until q is pressed.",
-                               children, NULL,  NULL };
+const struct argp top_argp = { options,      parse, NULL, "Show where work and time go, until q is pressed.",
+                               cli_children, NULL,  NULL };
 
 /* --- the picture --- */
 
