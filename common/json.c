@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/utf8.h"
@@ -194,4 +195,57 @@ json_read(json_t *object, const char *base, const struct json_field *fields, siz
         assign(value, &fields[i]);
     }
     return 0;
+}
+
+/* --- writing --- */
+
+#define DIGITS_SURE 15 /* of a decimal number, which a double keeps */
+#define DIGITS_MOST 17 /* of a double */
+
+/* A number of jansson's, of so many characters, in the fewest digits; returns how many there are then. */
+static size_t
+shorten(char *number, size_t size)
+{
+    char text[40];
+    double value = strtod(number, NULL);
+    int n = 0;
+
+    if (size <= DIGITS_SURE || strcspn(number, ".e") >= size)
+        return size;
+    for (int digits = DIGITS_SURE; digits <= DIGITS_MOST; digits++) {
+        n = snprintf(text, sizeof(text), "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    if (!strpbrk(text, ".e"))
+        n += snprintf(text + n, sizeof(text) - (size_t)n, ".0");
+    if ((size_t)n >= size)
+        return size;
+    memcpy(number, text, (size_t)n);
+    return (size_t)n;
+}
+
+char *
+json_text(const json_t *value)
+{
+    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY), *to = text;
+    bool is_string = false;
+
+    for (char *at = text; at && *at;) {
+        size_t size = 1, kept = 1;
+        if (is_string && *at == '\\') {
+            size = kept = 2;
+        } else if (*at == '"') {
+            is_string = !is_string;
+        } else if (!is_string && strchr("-0123456789", *at)) {
+            size = strspn(at, "+-.0123456789eE");
+            kept = shorten(at, size);
+        }
+        memmove(to, at, kept);
+        to += kept;
+        at += size;
+    }
+    if (to)
+        *to = '\0';
+    return text;
 }

@@ -61,4 +61,7 @@ int json_refuse_at(struct json_fault *fault, const char *base, const char *key, 
     __attribute__((format(printf, 4, 5)));
 #define json_refuse(fault, pointer, ...) json_refuse_at(fault, pointer, "", __VA_ARGS__)
 
+/* Compact text of a value, each number in the fewest digits that read back as the same. Given: free(). NULL: no memory. */
+char *json_text(const json_t *value);
+
 #endif

@@ -8,6 +8,7 @@
 
 #include "common/auto.h"
 #include "common/clock.h"
+#include "common/json.h"
 #include "common/limits.h"
 #include "common/log.h"
 #include "server/submission/seen.h"
@@ -73,7 +74,7 @@ write_event(struct stream *s, const char *name, const char *kind, const char *da
 static void
 write_document(struct stream *s, const char *name, const char *kind, json_t *document)
 {
-    AUTO_FREE char *text = document ? json_dumps(document, JSON_COMPACT) : NULL;
+    AUTO_FREE char *text = document ? json_text(document) : NULL;
 
     json_decref(document);
     if (text)

@@ -10,6 +10,7 @@
 #include "common/buffer.h"
 #include "common/classes.h"
 #include "common/clock.h"
+#include "common/json.h"
 #include "common/log.h"
 #include "common/stages.h"
 #include "server/queue/scheduler.h"
@@ -153,7 +154,7 @@ fill_row(struct submission *s, json_t **verdict)
     j->row.class_ = is_cancelled ? NULL : strdup(class_);
     free(ptr_take(&j->row.verdict));
     *verdict = verdict_json(s);
-    AUTO_FREE char *text = *verdict ? json_dumps(*verdict, JSON_COMPACT) : NULL;
+    AUTO_FREE char *text = *verdict ? json_text(*verdict) : NULL;
     if (!text || (stage && !j->row.stage) || (!is_cancelled && !j->row.class_))
         return false;
     json_t *reward = json_object_get(*verdict, "reward");
@@ -223,7 +224,7 @@ submission_conclude_as(struct submission *s, const struct submission_row *from, 
     struct submission_row *row = &s->attempt->row;
     json_t *reward = json_object_get(verdict, "reward");
 
-    row->verdict = json_dumps(verdict, JSON_COMPACT);
+    row->verdict = json_text(verdict);
     row->class_ = strdup(from->class_);
     row->stage = from->stage ? strdup(from->stage) : NULL;
     if (!row->verdict || !row->class_ || (from->stage && !row->stage))

@@ -249,6 +249,17 @@ def test_metadata_comes_back(client: Client, task_ids: dict[str, str]) -> None:
     assert client.judge(body, WAIT_S)["metadata"] == metadata
 
 
+def test_numbers_have_the_fewest_digits(client: Client, task_ids: dict[str, str]) -> None:
+    metadata = {"share": 0.3, "sum": 0.1 + 0.2, "big": 9_007_199_254_740_993}
+    body = {"task": task_ids["relu"], "candidate": fresh("relu/few_outliers", "digits"), "metadata": metadata}
+    verdict = client.judge(body, WAIT_S)
+    text = client.get(f"/v1/submissions/{verdict['id']}").body.decode()
+    assert '"share":0.3,"sum":0.30000000000000004,"big":9007199254740993' in text
+    numbers = re.findall(r"[:\[,](-?\d+\.\d+)(?=[,\]}])", text)
+    assert len(numbers) > 5
+    assert all(len(number) <= len(repr(float(number))) for number in numbers), numbers
+
+
 def test_identical_candidates_are_judged_once(client: Client, task_ids: dict[str, str]) -> None:
     body = {"task": task_ids["relu"], "candidate": fresh("relu/honest", "twice")}
     first, second = client.judge(body, WAIT_S), client.judge(body, WAIT_S)

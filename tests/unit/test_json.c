@@ -220,6 +220,44 @@ a_long_fault_keeps_whole_characters(void **state)
     assert_true(utf8_is_valid(fault.text, strlen(fault.text)));
 }
 
+static void
+numbers_are_written_in_the_fewest_digits(void **state)
+{
+    static const struct {
+        double value;
+        const char *text;
+    } rows[] = {
+        { 0.3, "0.3" },
+        { 0.1 + 0.2, "0.30000000000000004" },
+        { 1.0 / 3.0, "0.3333333333333333" },
+        { 2.0, "2.0" },
+        { -1e300, "-1e+300" },
+        { 5e-324, "4.94065645841247e-324" },
+        { 123456789012345680.0, "1.2345678901234568e17" },
+        { 12345678.9, "12345678.9" },
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        AUTO_JSON json_t *value = json_real(rows[i].value);
+        AUTO_FREE char *text = json_text(value);
+        AUTO_JSON json_t *back = json_loads(text, JSON_DECODE_ANY, NULL);
+        assert_true(json_real_value(back) == rows[i].value);
+        assert_string_equal(text, rows[i].text);
+    }
+}
+
+static void
+what_is_no_number_is_written_as_it_is(void **state)
+{
+    static const char text[] =
+        "{\"0.29999999999999999\":[\"-1.1000000000000001\\\"\",9007199254740993,true,null,"
+        "\"\\\\\",[],{}],\"a\":[0.7,-0.7]}";
+    AUTO_JSON json_t *value = json_loads(text, 0, NULL);
+    (void)state;
+    AUTO_FREE char *again = json_text(value);
+    assert_string_equal(again, text);
+}
+
 int
 main(void)
 {
@@ -233,6 +271,8 @@ main(void)
         cmocka_unit_test(faults_name_the_place),
         cmocka_unit_test(a_long_fault_keeps_whole_characters),
         cmocka_unit_test(a_long_key_is_cut_to_the_pointer),
+        cmocka_unit_test(numbers_are_written_in_the_fewest_digits),
+        cmocka_unit_test(what_is_no_number_is_written_as_it_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
