@@ -316,7 +316,7 @@ enum { ONE_INPUT, FIVE_INPUTS, ALL_ON, FUNNEL_OFF, N_SETTINGS };
 static const struct {
     const char *name, *parts, *until; /* until NULL: through timing */
 } settings[N_SETTINGS] = {
-    [ONE_INPUT] = { "one_input", "{\"variations\": {\"count\": 1}}", "full" },
+    [ONE_INPUT] = { "one_input", "{\"variations\": {\"count\": 1, \"value\": false}}", "full" },
     [FIVE_INPUTS] = { "five_inputs", "{\"variations\": {\"count\": 5}}", "full" },
     [ALL_ON] = { "all_on", "{\"staged\": true, \"tiny_first\": true, \"skip_timing_on_failure\": true}",
                  NULL },
