@@ -327,11 +327,15 @@ exchange_read_keep(struct exchange_read *c, const char *text)
 {
     size_t i = 0;
 
-    while (text && c->kept[i])
+    if (!text)
+        return NULL;
+    while (i < ARRAY_LEN(c->kept) - 1 && c->kept[i])
         i++;
-    if (text && !(c->kept[i] = strdup(text)))
+    if (c->kept[i] || !(c->kept[i] = strdup(text))) {
         c->is_short = true;
-    return text ? c->kept[i] : NULL;
+        return NULL;
+    }
+    return c->kept[i];
 }
 
 static int

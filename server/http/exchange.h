@@ -48,7 +48,7 @@ struct exchange_read {
     const char *task;             /* the task that is looked for first, by id or name; NULL: none */
     char task_id[HASH_TEXT_SIZE]; /* which that is */
     char *kept[6];
-    bool is_short; /* there was no memory for one of them */
+    bool is_short; /* there was no memory or no place for one more */
     int rc;
     struct error err;
 };
