@@ -121,3 +121,17 @@ def test_inputs_that_the_reference_cannot_answer_are_drawn_anew() -> None:
     for transform, wanted, got in ((None, odd, other), ("zeros", right, other), ("zeros", right, odd)):
         with pytest.raises(timing.TimedWrong):
             Timer(Side([wanted]), Side([got])).judged(transform)
+
+
+@pytest.mark.parametrize(("calls", "changed"), [(12, {2}), (7, {1}), (1, {0, 1})])
+def test_a_few_calls_of_each_bell_have_changed_inputs(calls: int, changed: set[int]) -> None:
+    job = mock.MagicMock(admitted={"ties", "zeros"})
+    job.reference.model.return_value = "own.0", []
+    timer: Any = timing.DeviceTimer(job, mock.MagicMock())
+    timer._calls = calls
+    drawn = [timer._choose() for _ in range(60)]
+    assert {sum(name is not None for name in one) for one in drawn} == changed
+    assert {name for one in drawn for name in one} == {None, "ties", "zeros"}
+    assert len({tuple(one) for one in drawn}) > calls  # at other places each time
+    timer._transforms = []
+    assert timer._choose() == [None] * calls

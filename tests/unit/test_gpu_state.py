@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -132,3 +133,28 @@ def test_what_an_executor_held_is_due_until_others_take_memory(monkeypatch: pyte
     with pytest.raises(wire.ProtocolError):
         referee._op_open(wire.Message({"op": "open", "job": "j2"}))  # which has no source
     assert referee._memory_is_back()
+
+
+def test_whose_processes_work_on_the_gpu_is_asked_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(gpu_state, "_told", ((), 0.0, []))
+
+    def is_foreign(pid: int) -> bool:
+        asked.append(pid)
+        return pid == 7
+
+    monkeypatch.setattr(gpu_state, "_is_foreign", is_foreign)
+    ours = os.getpid()
+    assert gpu_state.foreign((7, 8)) is None and not asked  # NVML counts otherwise
+    for pids, later_s, found, asks in (
+        ((ours, 7), 0.0, [7], 2),
+        ((ours, 7), 0.5, [7], 2),
+        ((ours, 7, 8), 0.5, [7], 5),
+        ((ours, 8), 0.5, [], 7),
+        ((ours, 8), 2.0, [], 9),
+    ):
+        now[0] = later_s
+        assert gpu_state.foreign(pids) == found
+        assert len(asked) == asks
