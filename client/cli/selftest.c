@@ -337,7 +337,7 @@ follow_hostile(struct selftest *s, size_t task)
     return t->baseline.class[0] ? push(s, JOB_PROBE, (size_t)probe, followed) : CLI_OK;
 }
 
-/* One that is timed is timed once more, so that its interval holds what lies between two cli_children, too. */
+/* One that is timed is timed once more, so that its interval holds what lies between two children, too. */
 static int
 add_baseline(struct selftest *s, const struct job *job, const json_t *verdict)
 {

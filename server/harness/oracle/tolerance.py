@@ -46,9 +46,9 @@ TABLE: Final[dict[torch.dtype, Row]] = {
 NUMBER: Final = torch.float32
 AMBIGUOUS_MOST: Final = 0.125
 AMBIGUOUS_SANE: Final = 0.25
+"""Share of an integer output in which the reference's own run and its fp64 run may differ: more says nothing."""
 AMBIGUOUS_LEAST: Final = 1e-4
 """Of integers that are computed from floats, however well the two runs agree: a division may round otherwise."""
-"""Share of an integer output in which the reference's own run and its fp64 run may differ: more says nothing."""
 SCATTERED: Final = 3.0
 """Standard deviations by which the number of ambiguous elements may be above what is expected."""
 TF32_BASE: Final = 4e-3
