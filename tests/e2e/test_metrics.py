@@ -141,11 +141,11 @@ def test_the_alerts_name_what_is_there(families: Families) -> None:
 
 def test_the_page_has_a_row_for_each_family_with_its_type(families: Families) -> None:
     text = (service.ROOT / "docs" / "metrics.md").read_text()
-    rows = re.findall(r"^\| `(\w+)` \| (\w+) \|([^|]*)\| [^|]+ \|$", text, re.MULTILINE)
-    assert {name: kind for name, kind, _ in rows} == families.types
-    assert len(rows) == len(families.types)
-    for name, _, labels in rows:
-        shown = set(re.findall(r"`(\w+)`", labels))
+    rows = re.findall(r"^\| `(\w+)(?:\{([\w,]+)\})?` \| (?:(histogram|summary): )?[^|]+ \|$", text, re.MULTILINE)
+    told = {name: kind or ("counter" if name.endswith("_total") else "gauge") for name, _, kind in rows}
+    assert told == families.types and len(rows) == len(families.types)
+    for name, labels, _ in rows:
+        shown = set(labels.split(",")) - {""}
         for suffix in SUFFIXES[families.types[name]]:
             for series in families.samples.get(name + suffix, {}):
                 assert set(re.findall(r'(\w+)="', series)) - {"le"} == shown, (name, series)
