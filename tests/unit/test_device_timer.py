@@ -123,6 +123,15 @@ def test_inputs_that_the_reference_cannot_answer_are_drawn_anew() -> None:
             Timer(Side([wanted]), Side([got])).judged(transform)
 
 
+@pytest.mark.parametrize(
+    ("call_us", "narrow"), [(5000, 0.003), (100, 0.003), (99, 0.01), (20, 0.01), (19, 0.02), (0, 0.02)]
+)
+def test_the_shorter_a_call_the_wider_its_interval_may_be(call_us: float, narrow: float) -> None:
+    timer = Timer(Side(), Side())
+    timer._call_ns = call_us * US
+    assert timer._narrow() == narrow
+
+
 @pytest.mark.parametrize(("calls", "changed"), [(12, {2}), (7, {1}), (1, {0, 1})])
 def test_a_few_calls_of_each_bell_have_changed_inputs(calls: int, changed: set[int]) -> None:
     job = mock.MagicMock(admitted={"ties", "zeros"})

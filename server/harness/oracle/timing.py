@@ -47,9 +47,9 @@ LEAST: Final = 10
 """Pairs before an interval may end the trials."""
 BLOCK: Final = 5
 """Pairs between two looks at the interval."""
-NARROW: Final = 0.003
-NARROW_SHORT: Final = 0.01
-"""Early stop: the interval of the median log-ratio is within this on either side; of calls in bells of several."""
+NARROW: Final = ((100_000, 0.003), (20_000, 0.01), (0, 0.02))
+"""Early stop: from so many nanoseconds of a call on, the interval of the median log-ratio is within this on either
+side. From one judgement to the next a short call is other by 1 % whatever the number of its bells."""
 WIDE: Final = 0.10
 TOO_SMALL_NS: Final = 1_000
 BUDGET_S: Final = 20.0
@@ -126,6 +126,7 @@ class DeviceTimer:
         self._weights = 1 if job.reference.takes_other_weights else 0
         self._model, self._state = job.reference.model(self._case, self._weights)
         self._calls = 1
+        self._call_ns = 0.0  # of the shorter side's calls, about
         self._why_one: str | None = None  # why a bell is one call though the calls are short
         self._trees: list[Any] = []
         self._empty_ns = 0.0
@@ -216,7 +217,8 @@ class DeviceTimer:
             self._bells(side, GRAPH_SET, max(1, job.policy.warmup - LENGTH_BELLS))
         ours_ns, theirs_ns = (self._length(side) for side in self._sides)
         job.reference.call_ns[self._model] = ours_ns
-        wanted = self._calls_for(min(ours_ns, theirs_ns))
+        self._call_ns = min(ours_ns, theirs_ns)
+        wanted = self._calls_for(self._call_ns)
         if wanted > ENOUGH * self._calls or (self._calls == 1 and wanted > 1):
             self._record(wanted)
             for side in self._sides:
@@ -304,8 +306,7 @@ class DeviceTimer:
     def _trials(self) -> str | None:
         policy = self._job.policy
         least = min(LEAST, policy.trials)
-        narrow = NARROW_SHORT if self._calls > 1 else NARROW
-        rule = native.StopRule(least, policy.trials, BLOCK, narrow, policy.is_fixed)
+        rule = native.StopRule(least, policy.trials, BLOCK, self._narrow(), policy.is_fixed)
         budget_s = BUDGET_S * max(1.0, policy.trials / BUDGET_TRIALS)
         end = time.monotonic() + budget_s
         while True:
@@ -321,6 +322,9 @@ class DeviceTimer:
                 return self._unfinished
             if stop != native.STOP_GO_ON:
                 return None if stop == native.STOP_ALL else _STOPPED[stop]
+
+    def _narrow(self) -> float:
+        return next(width for least_ns, width in NARROW if self._call_ns >= least_ns)
 
     def _block(self, pairs: int) -> None:
         others_ns = self._gpu.others_ns()
