@@ -49,6 +49,7 @@ function planFacts(plan) {
 const planned = (plan) => (plan?.steps || []).map((step) => ({
   line: step.line, step: step.operator || step.kernel + (step.configurations ? ` (${step.configurations} configurations)` : ""),
   shapes: step.shapes.join(" "), grid: step.grid ? step.grid.map((size) => size ?? "?").join("×") : null,
+  "share of the time": isNumber(step.share) ? percent(step.share, 1) : null,
 }));
 
 export function sampleCharts(t) {
@@ -144,7 +145,7 @@ function body(item, source, log) {
     section("Source", sourceView(source, line ? { line, text: item.error.text.split("\n").find((one) => one.trim()) || "" } : null)),
     section("Samples", sampleCharts(item.timing)),
     section("Cases", records("Cases", item.correctness && item.correctness.results, ["name", "outcome", "max_abs", "max_rel", "matched", "against", "note"])),
-    section("Plan of one call", planFacts(item.plan), records("Plan of one call", planned(item.plan), ["line", "step", "shapes", "grid"])),
+    section("Plan of one call", planFacts(item.plan), records("Plan of one call", planned(item.plan), ["line", "step", "shapes", "grid", "share of the time"])),
     section("Compiled kernels", records("Compiled kernels", item.kernels, ["name", "outcome", "registers", "spill_bytes", "shared_bytes", "cubin_bytes"])),
     el("div", { class: "columns" },
       section("Components of the reward", item.components && facts([["kind", item.reward_spec && item.reward_spec.kind + " v" + item.reward_spec.version], ...Object.entries(item.components)])),

@@ -376,12 +376,31 @@ rerun_json(const struct submission *s)
                      stage_name(s->rerun.stage), "why", s->rerun.why, "alone", (int)s->job.is_rerun);
 }
 
+/* The plan, with the part of the call's time that each of its steps takes where that was measured. Given. */
+static json_t *
+plan_with_shares(json_t *plan, json_t *shares)
+{
+    json_t *steps = json_object_get(plan, "steps");
+    size_t n = json_array_size(steps);
+
+    if (n == 0 || json_array_size(shares) != n)
+        return json_incref(plan);
+    json_t *out = json_copy(plan), *list = json_array();
+    for (size_t i = 0; i < n; i++) {
+        json_t *step = json_copy(json_array_get(steps, i));
+        json_object_set(step, "share", json_array_get(shares, i));
+        json_array_append_new(list, step);
+    }
+    json_object_set_new(out, "steps", list);
+    return out;
+}
+
 /* What its plan comes to, or why there is none; null where candidates are judged live. Given. */
 static json_t *
 plan_json(const struct attempt *j)
 {
     if (j->plan)
-        return json_incref(j->plan);
+        return plan_with_shares(j->plan, json_object_get(j->timing, "step_shares"));
     if (j->is_live)
         return json_pack("{s:b, s:O?}", "traced", 0, "error", j->untraced);
     return json_null();

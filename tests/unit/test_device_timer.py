@@ -9,6 +9,7 @@ from unittest import mock
 import pytest
 import torch
 from oracle import timing, tolerance
+from oracle.peer import PeerFailed
 
 US = 1000.0
 
@@ -130,6 +131,26 @@ def test_the_shorter_a_call_the_wider_its_interval_may_be(call_us: float, narrow
     timer = Timer(Side(), Side())
     timer._call_ns = call_us * US
     assert timer._narrow() == narrow
+
+
+BROKEN = PeerFailed("crash", "it is gone", is_gone=True)
+
+
+@pytest.mark.parametrize(
+    ("told", "shares"),
+    [
+        ([([1.0, 3.0], 4.0), ([2.0, 2.0], 4.0), ([50.0, 0.0], 50.0)], [0.5, 0.5]),
+        ([([1.0, 1.0], 8.0)] * 3, [0.125, 0.125]),  # there are more steps than are told
+        ([([4.0], 4.0)], None),
+        ([([0.0, 0.0], 0.0)], None),
+        ([([1.0, 3.0], 4.0), BROKEN], None),
+    ],
+)
+def test_each_step_has_its_share_of_the_time_of_several_calls(told: list[Any], shares: list[float] | None) -> None:
+    timer = Timer(Side(), Side(us=20.0))
+    timer._theirs.peer = mock.MagicMock(armed=0)
+    timer._theirs.peer.steps_ns.side_effect = told
+    assert timer._step_shares() == shares
 
 
 @pytest.mark.parametrize(("calls", "changed"), [(12, {2}), (7, {1}), (1, {0, 1})])

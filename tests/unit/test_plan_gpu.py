@@ -136,6 +136,8 @@ def test_a_right_plan_passes_and_is_timed_by_events(rig: Rig, task: tuple[str, d
     assert timing["method"] == "graph_events"
     assert timing["outcome"] in ("measured", "too_small"), (timing["why"], timing["clocks"]["void"])
     assert timing["calls"] > 1, "a call of some microseconds is timed as several in one graph"
+    allocation, kernel = timing["step_shares"]
+    assert allocation < 0.1 < 0.9 < kernel
 
 
 def test_the_quickest_configuration_is_found_and_run(rig: Rig, task: tuple[str, dict[str, Any]]) -> None:

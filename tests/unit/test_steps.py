@@ -207,6 +207,22 @@ def test_exactly_the_alternative_that_the_caller_takes_is_run_and_leaves_no_valu
     assert launched == [(2, 4.0), (1, 2.0)] and asked == steps and list(values) == [0]
 
 
+def test_whoever_looks_on_is_told_of_each_operator_and_launch_of_alternatives_too() -> None:
+    inner = (call("aten.full.default", List((2,)), 1.0, out=leaf(1, 2)), Launch(0, (1, 1, 1), (Ref(1),), 4))
+    steps: list[Step] = [
+        call("aten.relu.default", Ref(0), out=leaf(2, 1)),
+        Choose((Alternative("B: 1", inner), Alternative("B: 2", inner)), 4),
+    ]
+    seen: list[str] = []
+    Program.of(steps, set(), CPU, anything).run(
+        {0: torch.zeros(1)},
+        lambda *_: seen.append("launched"),
+        lambda _, run_one: run_one(1),
+        after=lambda: seen.append("after"),
+    )
+    assert seen == ["after", "after", "launched", "after"]
+
+
 FALSE: dict[str, tuple[Step, str]] = {
     "a shape": (call("aten.clone.default", Ref(0), out=leaf(1, 3)), r"shape \(4,\), not \(3,\)"),
     "a dtype": (call("aten.clone.default", Ref(0), out=leaf(1, 4, dtype="int32")), "dtype float32, not int32"),

@@ -205,6 +205,29 @@ speed_of_light_is_between_floor_and_reference(void **state)
     }
 }
 
+/* As measured, beside each step; and none where they are not as many. */
+static void
+steps_have_the_shares_of_the_time_that_were_measured(void **state)
+{
+    struct rig *r = *state;
+
+    pass_up_to(r, STAGE_TIMING);
+    set_timing(r, "measured", 3e6, 2e6);
+    r->j.plan = json_pack("{s:[{s:i}, {s:i}]}", "steps", "line", 4, "line", 5);
+    json_object_set_new(r->j.timing, "step_shares", json_pack("[f, f]", 0.25, 0.75));
+    AUTO_JSON json_t *v = verdict_json(&r->s);
+    json_t *steps = json_object_get(json_object_get(v, "plan"), "steps");
+    assert_true(number_at(json_array_get(steps, 0), NULL, "share") == 0.25);
+    assert_true(number_at(json_array_get(steps, 1), NULL, "share") == 0.75);
+    assert_true(number_at(json_array_get(steps, 1), NULL, "line") == 5);
+    json_object_set_new(r->j.timing, "step_shares", json_pack("[f]", 1.0));
+    AUTO_JSON json_t *other = verdict_json(&r->s);
+    assert_null(json_object_get(json_array_get(json_object_get(json_object_get(other, "plan"), "steps"), 0),
+                                "share"));
+    json_decref(r->j.plan);
+    r->j.plan = NULL;
+}
+
 /* What let no plan be made of itself: its time stands and is not paid for. */
 static void
 coverage_is_of_the_plan_and_no_plan_is_no_credit(void **state)
@@ -556,6 +579,7 @@ main(void)
         TEST(a_measured_one_is_worth_its_speed),
         TEST(feedback_says_what_limits_it),
         TEST(speed_of_light_is_between_floor_and_reference),
+        TEST(steps_have_the_shares_of_the_time_that_were_measured),
         TEST(coverage_is_of_the_plan_and_no_plan_is_no_credit),
         TEST(the_policy_says_which_estimator_counts),
         TEST(what_the_referee_saw_is_told),

@@ -69,6 +69,7 @@ class Model:
         self._guards: Guards | None = None  # of the last call that had some
         self._device = device
         self._is_silent = False
+        self._marks: list[torch.cuda.Event] = []  # of the last call that was made step by step
         self._chosen: dict[int, int] = {}
         self._is_resized = any(isinstance(step, plan.Call) and "resize" in step.op for step in trace.steps)
         self._has_choices = any(isinstance(step, plan.Choose) for step in trace.steps)
@@ -113,6 +114,27 @@ class Model:
     def let_go(self) -> None:
         """Of the memory of a guarded call's answer."""
         self._guards = None
+
+    def call_by_steps(self, *inputs: Any) -> Any:
+        """The same with two events before the first step and one after each; steps_ns() tells what lay between."""
+        self._scratch.clear()
+        self.let_go()
+        self._marks = []
+        self._mark()
+        self._mark()
+        return self._replay.call(inputs, after=self._mark)
+
+    def _mark(self) -> None:
+        self._marks.append(torch.cuda.Event(enable_timing=True))
+        self._marks[-1].record()
+
+    def steps_ns(self) -> list[int]:
+        """Nanoseconds of each operator and launch of the last call by steps, in order, without an event's own time.
+
+        The device is idle.
+        """
+        nothing_ns, *took_ns = (int(a.elapsed_time(b) * 1e6) for a, b in itertools.pairwise(self._marks))
+        return [max(0, ns - nothing_ns) for ns in took_ns]
 
     def call_silently(self, *inputs: Any) -> Any:
         """The same with none of the candidate's kernels launched, and what nothing wrote filled with NaN."""

@@ -15,7 +15,7 @@ import torch
 from shared import plan
 
 from executor.guards import Guards
-from executor.steps import Allows, Chooser, Environment, Launcher, Program, bind, build, reads, tree_leaves
+from executor.steps import After, Allows, Chooser, Environment, Launcher, Program, bind, build, reads, tree_leaves
 
 
 @contextmanager
@@ -104,7 +104,7 @@ class Replay:
             self._first.run(state, self._launch, self._choose)
         self._state = state
 
-    def call(self, inputs: Any, guards: Guards | None = None) -> Any:
+    def call(self, inputs: Any, guards: Guards | None = None, after: After | None = None) -> Any:
         """One call: inputs as the trace's tree has them (borrowed; a call may write to them), its outputs (given).
 
         guards: the call has copies of its inputs and its state between zones, and what its operators make, too.
@@ -120,7 +120,7 @@ class Replay:
         with torch.no_grad():
             if guards is not None:
                 guards.enter(values, (leaf.id for leaf in tree_leaves(self._trace.inputs)))
-            self._steps.run(values, self._launch, self._choose, None if guards is None else guards.made)
+            self._steps.run(values, self._launch, self._choose, None if guards is None else guards.made, after)
             found = build(self._trace.output, values)
             if guards is not None:
                 guards.check()

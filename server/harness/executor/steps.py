@@ -35,6 +35,8 @@ call that at least once; the values that the alternatives define are gone afterw
 
 Made: TypeAlias = Callable[[plan.Call, Environment], None]
 """Is told of an operator's step and of the environment with its results."""
+After: TypeAlias = Callable[[], None]
+"""Is called after each operator and each launch, those of alternatives included."""
 
 
 class StepError(Exception):
@@ -288,7 +290,14 @@ class Program:
             ready.append(_make_ready(step, dead, device, allows))
         return Program(tuple(reversed(ready)))
 
-    def run(self, values: Environment, launch: Launcher, choose: Chooser, made: Made | None = None) -> None:
+    def run(
+        self,
+        values: Environment,
+        launch: Launcher,
+        choose: Chooser,
+        made: Made | None = None,
+        after: After | None = None,
+    ) -> None:
         """Follow the steps. The environment is the caller's: it gains what steps define and loses what was read last.
 
         made: is called after each operator, and may put other tensors in the place of its results.
@@ -304,7 +313,9 @@ class Program:
             elif isinstance(step, plan.Launch):
                 launch(step, _grid(ready, step, values), _filled(ready, step.line, values))
             else:
-                choose(step, partial(_alternative, ready, values, launch, choose))
+                choose(step, partial(_alternative, ready, values, launch, choose, after))
+            if after is not None and not isinstance(step, plan.Choose):
+                after()
             for gone in ready.dead:
                 values.pop(gone, None)
 
@@ -354,6 +365,8 @@ def _call(ready: _Ready, step: plan.Call, values: Environment) -> None:
         raise StepError(step.line, str(error)) from None
 
 
-def _alternative(ready: _Ready, values: Environment, launch: Launcher, choose: Chooser, index: int) -> None:
+def _alternative(
+    ready: _Ready, values: Environment, launch: Launcher, choose: Chooser, after: After | None, index: int
+) -> None:
     """What it reads for the last time stays for the next one that is tried."""
-    ready.alternatives[index].run(dict(values), launch, choose)
+    ready.alternatives[index].run(dict(values), launch, choose, after=after)

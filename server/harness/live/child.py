@@ -52,6 +52,8 @@ AWAKE_S: Final = 0.002
 """How long it waits for a message without sleeping: a stage asks for many things, one soon after another."""
 SPIN_GATED_NS: Final = 1_000_000
 """The same where the GPU waits until all of a bell is queued, so that it does not matter how soon that begins."""
+STEPS_TOLD: Final = 100
+"""Of a plan, as many as a verdict lists."""
 
 
 def failure_json(cause: BaseException, filename: str) -> Json:
@@ -186,6 +188,7 @@ class Child:
             "inputs": self._op_inputs,
             "bind": self._op_bind,
             "capture": self._op_capture,
+            "steps": self._op_steps,
             "arm": self._op_arm,
         }
 
@@ -458,7 +461,7 @@ class Child:
         with self._outside_pool():
             model.warm_up(args)
         self._synchronize()
-        calls = {"silent": "call_silently", "guarded": "call_guarded"}
+        calls = {"silent": "call_silently", "guarded": "call_guarded", "by steps": "call_by_steps"}
         return partial(model if how is None else getattr(model, calls[how]), *args)
 
     def _model_call(self, message: Message, shift: int) -> Callable[[], Any]:
@@ -546,6 +549,12 @@ class Child:
             return outputs
 
         return replay
+
+    def _op_steps(self, message: Message) -> None:
+        """What each step took of the last call of a plan that was made by steps."""
+        model = self._models[message.text("model")]
+        took = model.steps_ns() if self._plan is not None and self._device.type == "cuda" else []
+        self._channel.send({"ev": "steps", "ns": took[:STEPS_TOLD], "all_ns": sum(took)})
 
     def _op_arm(self, message: Message) -> None:
         """Answer this many bells. No message is read meanwhile."""

@@ -343,7 +343,8 @@ class Peer:
 
         empty: "kernel", which has the GPU for pause_ns, or "nothing"; None: a call of the model.
         training: the mode that the model is put into before each call; None: it stays as it is.
-        how: of a plan: "silent", none of the candidate's kernels is launched; "guarded", on a GPU, with guard zones.
+        how: of a plan: "silent", none of the candidate's kernels is launched; on a GPU "guarded", with guard zones, or
+        "by steps", which steps_ns() asks about.
         bells: the child is armed for as many, without events.
         """
         message = {
@@ -372,6 +373,14 @@ class Peer:
         """
         message = {"op": "capture", "set": set_, "calls": calls, "first": first, "seeded": seeded}
         self.ask(message, "captured", limit_ms)
+
+    def steps_ns(self, model: str) -> tuple[list[float], float]:
+        """Nanoseconds of each of the first steps of the last call by steps, and of all of its steps."""
+        told = self.ask({"op": "steps", "model": model}, "steps", PROMPT_MS).body
+        found, all_ns = told.get("ns"), told.get("all_ns")
+        if isinstance(found, list) and isinstance(all_ns, int) and all(type(ns) is int for ns in found):
+            return [float(ns) for ns in found], float(all_ns)
+        raise PeerFailed("crash", "the process broke the protocol: its steps' times are no numbers", is_gone=True)
 
     # --- calls ---
 

@@ -41,6 +41,9 @@ CHANGED: Final = 6
 """Of so many calls of a bell one has changed inputs; of a bell of one call every other bell has."""
 ENOUGH: Final = 1.5
 """A graph is recorded anew where its bell should have more than so many times its calls."""
+STEPS_SET: Final = 253
+"""Bound to a call with an event after each step."""
+STEPS_CALLS: Final = 3
 EMPTY_BELLS: Final = 9
 LENGTH_BELLS: Final = 3
 LEAST: Final = 10
@@ -158,7 +161,9 @@ class DeviceTimer:
         except TimedWrong as wrong:
             error = {"type": "mismatch", "text": f"a timed call answered wrongly: {wrong}", "line": None}
             return Report("timing", "fail", "mismatch", 0, 1, error, detail=self._detail(before, before, None))
-        return Report("timing", "pass", None, 1, 1, detail=self._detail(before, self._seen, why))
+        report = Report("timing", "pass", None, 1, 1, detail=self._detail(before, self._seen, why))
+        report.detail["step_shares"] = self._step_shares()
+        return report
 
     # --- preparation ---
 
@@ -427,6 +432,27 @@ class DeviceTimer:
                     f"and {host_ns / 1e3:.1f} us by the host's clock"
                 )
         return None
+
+    def _step_shares(self) -> list[float] | None:
+        """Of the time of a call, each step's part, in order: for people. None where there is one step, or no answer.
+
+        The call queues its steps one by one, so that an event can stand behind each; they wait at the gate.
+        """
+        took: list[list[float]] = []
+        try:
+            self._theirs.peer.bind(
+                STEPS_SET, self._model, self._trees[0], tf32=self._job.precision() == "tf32", seed=CALL_SEED,
+                how="by steps", limit_ms=LIMIT_MS,
+            )  # fmt: skip
+            for _ in range(STEPS_CALLS):
+                self._bell(self._theirs, STEPS_SET)
+                steps_ns, all_ns = self._theirs.peer.steps_ns(self._model)
+                if len(steps_ns) < 2 or all_ns <= 0:
+                    return None
+                took.append([ns / all_ns for ns in steps_ns])
+        except PeerFailed:  # its verdict stands: all its answers were right
+            return None
+        return [round(statistics.median(shares), 4) for shares in zip(*took, strict=False)]
 
     def _detail(self, before: Json, after: Json, why: str | None) -> Json:
         ours, theirs = self._credited()
