@@ -39,7 +39,7 @@ trainer_src := $(wildcard client/trainer/*.c)
 native_src := $(wildcard server/harness/native/*.c)
 harness_py := $(wildcard server/harness/*.py server/harness/*/*.py)
 finetune_files := $(wildcard client/python/finetune/*.py client/python/finetune/*.json client/python/prepare/*.py \
-	client/python/pipeline/*.py client/python/verifierd_client/*.py)
+	client/python/pipeline/*.py client/python/selftest/*.py client/python/verifierd_client/*.py)
 prompt_files := $(wildcard client/prompt/*.txt)
 assets := $(wildcard server/dashboard/*) $(wildcard proto/openapi.yaml proto/openapi.json)
 unit_src := $(wildcard tests/unit/test_*.c)
@@ -160,6 +160,9 @@ $(harness_dir)/prepare/%: client/python/prepare/%
 	$(put_file)
 
 $(harness_dir)/pipeline/%: client/python/pipeline/%
+	$(put_file)
+
+$(harness_dir)/selftest/%: client/python/selftest/%
 	$(put_file)
 
 $(harness_dir)/verifierd_client/%: client/python/verifierd_client/%

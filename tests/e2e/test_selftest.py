@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import signal
 import stat
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -322,6 +324,30 @@ def test_errors_are_told(serve: Any, corpus_directory: Path, tmp_path: Path) -> 
     assert "no honest candidate for the task relu" in done.stderr
 
 
+def test_a_service_that_breaks_off_is_not_asked_again(serve: Any, corpus_directory: Path) -> None:
+    """A candidate may have killed it."""
+
+    def dies(body: Json) -> Json:
+        raise ConnectionAbortedError
+
+    url, fake = serve(dies)
+    done = run(url, "--corpus", str(corpus_directory), limit_s=60.0)
+    assert (done.returncode, len(fake.bodies)) == (7, 1)
+    assert "cannot talk to" in done.stderr
+
+
+def test_an_interrupt_ends_it_at_once(serve: Any, corpus_directory: Path) -> None:
+    url, fake = serve(lambda body: verdict("ok") | {"state": "running"})
+    command = [str(VERIFIER), "selftest", "--url", url, "--corpus", str(corpus_directory)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        deadline = time.monotonic() + 30
+        while not fake.bodies and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=10)
+    assert (process.returncode, out, err) == (130, b"SKIP relu/late: needs a GPU\n", b"")
+
+
 # --- the real daemon ---
 
 
@@ -374,7 +400,8 @@ def test_quick_asks_the_trainer_beside_it(
     programs.mkdir()
     (programs / "verifier").write_bytes(VERIFIER.read_bytes())
     (programs / "verifier").chmod(0o755)
-    (tmp_path / "share").symlink_to(VERIFIER.parents[1] / "share")
+    for name in ("lib", "share"):
+        (tmp_path / name).symlink_to(VERIFIER.parents[1] / name)
     trainer = programs / "trainer"
     if status is not None:
         trainer.write_text(f'#!/bin/sh\necho "$@ $VERIFIERD_URL" >"$0.args"\nexit {status}\n')

@@ -52,7 +52,11 @@ class Refused(VerifierdError):
 
 
 class Unavailable(VerifierdError):
-    """No answer, or no verdict, within the time."""
+    """No answer, or no verdict, within the time. status: of the last answer, 0 where none came."""
+
+    def __init__(self, text: str, status: int = 0) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 def task_of(label: object) -> Json:
@@ -104,7 +108,8 @@ class Client:
 
     url and token: or VERIFIERD_URL (else http://127.0.0.1:8080) and VERIFIERD_TOKEN. The certificates to believe are
     those of CURL_CA_BUNDLE, else the system's. wait_s: seconds in which a verdict has to come, with all tries.
-    Every method raises Refused or Unavailable.
+    reconnect: a call that breaks off is made again, as one that is not answered in time is. Every method raises Refused
+    or Unavailable.
     """
 
     def __init__(
@@ -113,6 +118,7 @@ class Client:
         token: str | None = None,
         wait_s: float = 900.0,
         sleep: Callable[[float], None] = time.sleep,
+        reconnect: bool = True,
     ) -> None:
         told = url or os.environ.get("VERIFIERD_URL") or DEFAULT_URL
         if not told.startswith(("http://", "https://")):
@@ -121,6 +127,7 @@ class Client:
         self.token = token or os.environ.get("VERIFIERD_TOKEN") or None
         self.wait_s = wait_s
         self._sleep = sleep
+        self._reconnect = reconnect
         self._opener = urllib.request.build_opener(*handlers_of(self.url))
 
     # --- verdicts ---
@@ -264,7 +271,7 @@ class Client:
         if body is not None:
             data = json.dumps(body).encode()
             headers["Content-Type"] = "application/json"
-        pause_s, why = PAUSE_S, "no try was made"
+        pause_s, status, why = PAUSE_S, 0, "no try was made"
         while (left_s := deadline - time.monotonic()) > 0:
             request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)
             asked_s = 0.0
@@ -283,13 +290,14 @@ class Client:
                 why = f"{status} {problem['detail']}"
                 asked_s = _seconds(refusal.headers.get("Retry-After"))
             except (OSError, ValueError, HTTPException) as error:
-                why = str(error)
-                if isinstance(getattr(error, "reason", None), ssl.SSLCertVerificationError):
+                status, why = 0, str(error)
+                is_passing = self._reconnect or isinstance(error, TimeoutError)
+                if not is_passing or isinstance(getattr(error, "reason", None), ssl.SSLCertVerificationError):
                     break
             wait_s = max(asked_s, pause_s * random.uniform(0.5, 1.0))
             pause_s = min(2 * pause_s, PAUSE_MAX_S)
             self._sleep(max(0.0, min(wait_s, deadline - time.monotonic())))
-        raise Unavailable(f"verifierd at {self.url}: {why}")
+        raise Unavailable(f"verifierd at {self.url}: {why}", status)
 
     def _deadline(self) -> float:
         return time.monotonic() + self.wait_s

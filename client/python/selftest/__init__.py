@@ -1,0 +1,1 @@
+"""`verifier selftest`: candidates whose verdicts are known, judged by the running daemon."""
