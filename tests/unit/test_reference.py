@@ -14,6 +14,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "server" / "harness"))
 
 from oracle import reference
+from oracle.peer import PeerFailed, Run
 from shared import values
 
 
@@ -208,3 +209,108 @@ def test_the_driver_is_asked_for_room_in_fp64_where_the_pool_may_lack_it(monkeyp
     assert not fits(1 << 26)
     free += 2
     assert fits(1 << 26)
+
+
+class Memory:
+    """An arena of this process."""
+
+    def __init__(self, size: int) -> None:
+        self.bytes = torch.zeros(size, dtype=torch.uint8)
+
+    def view(self, note: values.TensorNote) -> torch.Tensor:
+        assert note.offset is not None
+        flat = self.bytes[note.offset : note.offset + note.span_bytes].view(note.dtype)
+        return flat.as_strided(note.shape, note.stride)
+
+
+class Child:
+    """Calls a function where a reference's process would; one that is a str raises it where calls are several."""
+
+    device = SimpleNamespace(type="cuda")
+
+    def __init__(self, forward: Callable[..., Any], arena: Memory) -> None:
+        self.arena, self._forward = arena, forward
+        self.bells: list[int] = []
+        self._runs: list[Callable[[], Any]] = []
+
+    def is_in_heap(self, leaf: torch.Tensor) -> bool:
+        return leaf.untyped_storage().data_ptr() != self.arena.bytes.untyped_storage().data_ptr()
+
+    def bind(self, set_: int, model: str, tree: Any, *, stride: int = 0, runs: Any = None, **more: Any) -> None:
+        def bound(index: int, run: Run) -> Callable[[], Any]:
+            inputs = values.decode(tree, lambda note: self.arena.view(note.moved((note.offset or 0) + index * stride)))
+            wide = [x.double() for x in inputs] if run.dtype else inputs
+            return lambda: self._forward(*wide)
+
+        one = Run(more.get("dtype"), more.get("tf32", False))
+        self._runs = [bound(index, run) for index, run in enumerate(runs or [one])]
+
+    def call(self, set_: int, limit_ms: float) -> Any:
+        return self.call_sets(set_, 1, limit_ms)[0]
+
+    def call_sets(self, first: int, calls: int, limit_ms: float) -> list[Any]:
+        self.bells.append(calls)
+        return [run() for run in self._runs[:calls]]
+
+
+class Small(reference.Reference):
+    """Of a small task, as a referee has it."""
+
+    def __init__(self, forward: Callable[..., Any], *inputs: torch.Tensor) -> None:
+        self.child = Child(forward, Memory(16 * 256))
+        super().__init__(self.child)  # type: ignore[arg-type]
+        self.sizes = reference.Sizes(256, 64, 0, 0, 16, 16)
+        places = iter(range(0, 256, 64))
+        self.tree = values.encode(list(inputs), lambda x: values.TensorNote.of(x, next(places)), "inputs")
+        for view, x in zip(self.views(self.tree), inputs, strict=True):
+            view.copy_(x)
+        self.made = [x.clone() for x in inputs]
+
+    def answer(self, **more: Any) -> reference.Expected:
+        found = self.expect("m", self.tree, seed=1, precision="tf32", want_fp64=True, **more)
+        assert all(torch.equal(x, y) for x, y in zip(self.views(self.tree), self.made, strict=True))
+        return found
+
+
+@pytest.mark.parametrize(("more", "calls"), [({}, 2), ({"scatters": True}, 3), ({"rounds": True}, 6)])
+def test_calls_for_an_answer_are_one_bell_and_as_one_by_one(
+    more: Any, calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = Small(lambda x: torch.exp(x * 3), X)
+    task.answer()
+    before = len(task.child.bells)
+    at_once = task.answer(**more)
+    assert task.child.bells[before:] == [calls]
+    monkeypatch.setattr(reference, "AT_ONCE_BYTES", 0)
+    one_by_one = task.answer(**more)
+    assert task.child.bells[before + 1 :] == [1] * calls
+    assert at_once.errors == one_by_one.errors and torch.equal(at_once.values[0], one_by_one.values[0])
+    assert torch.equal(at_once.own[0], one_by_one.own[0]) and at_once.against == "fp64"
+
+
+def test_one_that_changes_inputs_late_is_called_one_by_one_from_then_on() -> None:
+    task = Small(lambda x: (x.neg_() if is_late else x) + 1, X)
+    is_late = False
+    task.answer()
+    is_late = True
+    for _ in range(2):
+        found = task.answer()
+        assert torch.equal(found.own[0], 1 - X) and torch.equal(found.values[0], 1 - X.double())
+    assert task.mutates_inputs and task.child.bells[-1] == 1
+
+
+def test_what_fails_at_once_and_succeeds_one_by_one_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = Small(lambda x: x * 2, X)
+    task.answer()
+    plain = task.child.call_sets
+
+    def fails_at_once(first: int, calls: int, limit_ms: float) -> list[Any]:
+        if calls > 1:
+            task.child.bells.append(calls)
+            raise PeerFailed("crash", "out of memory")
+        return plain(first, calls, limit_ms)
+
+    monkeypatch.setattr(task.child, "call_sets", fails_at_once)
+    for _ in range(2):
+        assert torch.equal(task.answer().values[0], X.double() * 2)
+    assert sum(calls > 1 for calls in task.child.bells) == 1

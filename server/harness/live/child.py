@@ -440,13 +440,14 @@ class Child:
         sets = message.integer("sets", 1, 256 - first)
         stride = message.integer("stride", 0, 1 << 48)
         empty, seed = message.optional_text("empty"), message.body.get("seed")
+        runs = message.body.get("runs") or [message.body] * sets
         try:
-            for index in range(sets):
+            for index, run in zip(range(sets), runs, strict=True):
                 if empty is not None:
                     call = self._empty_call(empty, message.body.get("pause_ns"))
                 else:
-                    call = self._model_call(message, index * stride)
-                self._bindings[first + index] = Binding(call, message.boolean("tf32"), seed, empty is not None)
+                    call = self._model_call(message, index * stride, run["dtype"], tf32=run["tf32"])
+                self._bindings[first + index] = Binding(call, run["tf32"], seed, empty is not None)
         except BaseException as error:
             raise StepFailed("bind", error, self._filename) from None
         bells = message.integer("bells", 0, 100_000)
@@ -464,7 +465,7 @@ class Child:
         calls = {"silent": "call_silently", "guarded": "call_guarded", "by steps": "call_by_steps"}
         return partial(model if how is None else getattr(model, calls[how]), *args)
 
-    def _model_call(self, message: Message, shift: int) -> Callable[[], Any]:
+    def _model_call(self, message: Message, shift: int, dtype: str | None, *, tf32: bool) -> Callable[[], Any]:
         """A call of what `bind` names, on inputs so many bytes behind those that it names."""
         arena, _, _ = self._require()
 
@@ -473,7 +474,6 @@ class Child:
 
         args = values.decode(message.body["inputs"], view)
         model = self._models[message.text("model")]
-        dtype = message.optional_text("dtype")
         if dtype is not None:
             model = copy.deepcopy(model).double() if isinstance(model, torch.nn.Module) else model
             args = cases.cast_inputs(args, "float64")
@@ -483,7 +483,7 @@ class Child:
             return self._planned_call(model, args, message.optional_text("how"))
         call = _Call(model, args)
         if message.text("model") in self._compiled:
-            self._compile(call, tf32=message.boolean("tf32"))
+            self._compile(call, tf32=tf32)
         return partial(_rounding, call) if dtype == "rounded" else call
 
     def _compile(self, call: _Call, *, tf32: bool) -> None:

@@ -9,6 +9,7 @@ import re
 import select
 import signal
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -35,6 +36,14 @@ AWAKE_S: Final = 0.002
 PROMPT_MS: Final = 60_000
 """How long a step that runs only trusted code in an honest child may take."""
 RENEW_MS: Final = 2_000
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a model is called: in which dtype ("float64", "rounded"; None: its own), and whether TF32 is allowed."""
+
+    dtype: str | None = None
+    tf32: bool = False
 
 
 class NotTheCandidate(Exception):
@@ -332,6 +341,7 @@ class Peer:
         limit_ms: float = PROMPT_MS,
         dtype: str | None = None,
         tf32: bool = False,
+        runs: Sequence[Run] | None = None,
         seed: int | None = None,
         empty: str | None = None,
         pause_ns: int | None = None,
@@ -341,6 +351,7 @@ class Peer:
     ) -> None:
         """The same for as many sets from set_ on, whose inputs lie stride bytes further each.
 
+        runs: of each set its own dtype and tf32.
         empty: "kernel", which has the GPU for pause_ns, or "nothing"; None: a call of the model.
         training: the mode that the model is put into before each call; None: it stays as it is.
         how: of a plan: "silent", none of the candidate's kernels is launched; on a GPU "guarded", with guard zones, or
@@ -363,6 +374,8 @@ class Peer:
             "how": how,
             "bells": bells,
         }
+        if runs is not None:
+            message["runs"] = [{"dtype": run.dtype, "tf32": run.tf32} for run in runs]
         self.ask(message, "bound", limit_ms)
         self.armed += bells
 
@@ -403,13 +416,17 @@ class Peer:
 
     def call(self, set_: int, limit_ms: float, *, events: bool = False) -> Any:
         """One call, its outputs as views of the arena. PeerFailed when it raised, died, lied or took too long."""
+        return self.call_sets(set_, 1, limit_ms, events=events)[0]
+
+    def call_sets(self, first: int, calls: int, limit_ms: float, *, events: bool = False) -> list[Any]:
+        """The same of as many sets, in one bell: none of their outputs, where one call raises."""
         assert self.doorbell is not None
         if self.armed == 0:
             self.arm(1, events=events)
         self.armed -= 1
-        bell = self.doorbell.ring(set_, 1, 256)
+        bell = self.doorbell.ring(first, calls, 256)
         self.await_answer(bell, limit_ms)
-        return self.outputs_of(1)[0]
+        return self.outputs_of(calls)
 
     def await_answer(self, bell: int, limit_ms: float) -> None:
         assert self.doorbell is not None

@@ -20,7 +20,7 @@ from shared.values import TensorNote
 from shared.wire import Json, clean_text
 
 from oracle import relations, variations
-from oracle.peer import NotTheCandidate, Peer, PeerFailed
+from oracle.peer import NotTheCandidate, Peer, PeerFailed, Run
 from oracle.tolerance import (
     AMBIGUOUS_LEAST,
     AMBIGUOUS_SANE,
@@ -75,6 +75,9 @@ SCATTER_BYTES: Final = 1 << 28
 """Of larger inputs and answers it is not asked how they scatter."""
 ROUNDED_RUNS: Final = 4
 """Each moves a value that lies at a step to its other side with a probability of a half."""
+AT_ONCE_BYTES: Final = 16 << 20
+"""The calls for one answer are one bell where inputs, outputs and weights each come to no more."""
+JITTERED: Final = Run("float64 of jittered inputs")
 COPIES: Final = 4
 """Of the reference's outputs, while it is compared: its own, in fp64, the candidate's, and what comparing needs."""
 
@@ -381,6 +384,10 @@ class Reference:
         self._training: bool | None = None  # of the answers that are being computed
         self._is_extreme = self._scatters = self._rounds = False
         self._scales: tuple[float | None, ...] = ()
+        self._made: dict[Run, list[Any]] = {}
+        """Outputs of calls for this answer that were made at once, in the reference's arena."""
+        self._has_failed_at_once = False
+        self._fails_at_once: set[str] = set()  # models whose calls succeed one by one alone
 
     def is_unfit(self, case: Json, transform: str) -> bool:
         """Found before: this transformation is not admitted for this case, or would expose nothing."""
@@ -491,13 +498,64 @@ class Reference:
         while len(self._answered) > ANSWERS_MOST:
             self._answered.popitem(last=False)
 
+    def _run_at_once(self, model: str, tree: Any, *, seed: int, tf32: bool, want_fp64: bool) -> None:
+        """Make all calls that an answer takes in one bell, each on inputs of its own, where the task is small.
+
+        Not before the model has answered: then it is known whether it changes inputs, and what it cannot do.
+        """
+        self._made, self._has_failed_at_once = {}, False
+        views, size = self.views(tree), self.sizes.inputs
+        largest = max(size, self.sizes.outputs, self.sizes.state)
+        if model not in self._steady or self.mutates_inputs or model in self._fails_at_once or largest > AT_ONCE_BYTES:
+            return
+        runs = [Run()]
+        if tf32 and self.tf32_matters is not False:
+            runs.append(Run(tf32=True))
+        if want_fp64 and not self._fp64_fails:
+            runs.append(Run("float64"))
+            if self._scatters and any(view.dtype is torch.float32 for view in views):
+                runs.append(JITTERED)
+            if self._rounds:
+                runs += [Run("rounded")] * ROUNDED_RUNS
+        if (
+            not 1 < len(runs) <= min(self.sizes.sets, self.sizes.calls // 2)
+        ):  # those in fp64 have outputs twice as large
+            return
+        for index, run in enumerate(runs[1:], 1):
+            copies = self.views(place_tree(tree, index * size)[0])
+            for copy, view in zip(copies, views, strict=True):
+                copy.copy_(view)
+            if run is JITTERED:
+                _jitter(copies, seed)
+        synchronize(self.peer.device)
+        asked = [Run("float64") if run is JITTERED else run for run in runs]
+        self.peer.bind(
+            0, model, tree, sets=len(runs), stride=size, runs=asked, seed=seed, training=self._training, bells=1
+        )
+        start = time.monotonic_ns()
+        try:
+            answers = self.peer.call_sets(0, len(runs), LIMIT_MS)
+        except PeerFailed as error:
+            if error.is_gone:
+                raise
+            self._has_failed_at_once = True
+            return
+        self._note_rough(model, (time.monotonic_ns() - start) / len(runs))
+        for run, answer in zip(runs, answers, strict=True):
+            self._made.setdefault(run, []).append(answer)
+
+    def _note_rough(self, model: str, ns: float) -> None:
+        self.rough_ns[model] = min(ns, self.rough_ns.get(model, ns))
+
     def _run(self, model: str, tree: Any, *, seed: int, tf32: bool, dtype: str | None = None) -> Any:
+        made = self._made.get(Run(dtype, tf32))
+        if made:
+            return made.pop()
         self.peer.bind(0, model, tree, dtype=dtype, tf32=tf32, seed=seed, training=self._training, bells=1)
         start = time.monotonic_ns()
         answer = self.peer.call(0, LIMIT_MS)
         if dtype is None:
-            took = float(time.monotonic_ns() - start)
-            self.rough_ns[model] = min(took, self.rough_ns.get(model, took))
+            self._note_rough(model, float(time.monotonic_ns() - start))
         return answer
 
     def call_takes(self, case: Json) -> float:
@@ -544,6 +602,8 @@ class Reference:
                     expected = self._expect(model, tree, pristine, seed, precision == "tf32", want_fp64)
                     self._restore(tree, pristine)
                 self._steady.add(model)
+                if self._has_failed_at_once:
+                    self._fails_at_once.add(model)
                 return expected
         except PeerFailed as error:
             kind = ReferenceBroken if error.is_gone else ReferenceRaised
@@ -553,10 +613,13 @@ class Reference:
         self, model: str, tree: Any, pristine: list[torch.Tensor], seed: int, tf32: bool, want_fp64: bool
     ) -> Expected:
         tf32 = tf32 and self.peer.device.type == "cuda"
+        self._run_at_once(model, tree, seed=seed, tf32=tf32, want_fp64=want_fp64)
         exact = self._own(model, tree, seed, tf32=False)
         changed = self._changed(tree, pristine) if self.mutates_inputs else None
         has_second = tf32 and self.tf32_matters is not False
-        if self.mutates_inputs or model not in self._steady or has_second or not _is_narrow(pristine):
+        if not self._made and (
+            self.mutates_inputs or model not in self._steady or has_second or not _is_narrow(pristine)
+        ):
             self._restore(tree, pristine)  # else the look behind all calls sees what this one changed
         own = exact
         if has_second:
@@ -640,18 +703,20 @@ class Reference:
         """
         still = [0.0] * len(wide)
         inputs = self.views(tree)
-        moving = [view for view in inputs if view.dtype is torch.float32]
+        moving = sum(view.nbytes for view in inputs if view.dtype is torch.float32)
         size = sum(leaf.nbytes for _, leaf in wide if isinstance(leaf, torch.Tensor))
-        if not moving or size + sum(view.nbytes for view in moving) > SCATTER_BYTES:
+        if not moving or size + moving > SCATTER_BYTES:
             return wide, still
         exact = [(path, leaf.clone() if isinstance(leaf, torch.Tensor) else leaf) for path, leaf in wide]
-        for index, view in enumerate(moving):
-            variations.jitter(view, seed + index)
-        synchronize(self.peer.device)
-        moved = self._wide(model, tree, seed)
-        for view, kept in zip(inputs, pristine, strict=True):
-            view.copy_(kept)
-        synchronize(self.peer.device)
+        if JITTERED in self._made:
+            moved = self._wide(model, tree, seed, JITTERED.dtype)
+        else:
+            _jitter(inputs, seed)
+            synchronize(self.peer.device)
+            moved = self._wide(model, tree, seed)
+            for view, kept in zip(inputs, pristine, strict=True):
+                view.copy_(kept)
+            synchronize(self.peer.device)
         if moved is None or not _is_alike(moved, exact, dtypes=False):
             return exact, still
         return exact, [
@@ -664,11 +729,10 @@ class Reference:
     ) -> list[Changed]:
         """The same of inputs that are changed, by the reference in its own dtype: fp64 changes copies of them."""
         views = self.views(tree)
-        moving = [view for view in views if view.dtype is torch.float32]
-        if not moving or sum(view.nbytes for view in views) > SCATTER_BYTES:
+        is_moved = any(view.dtype is torch.float32 for view in views)
+        if not is_moved or sum(view.nbytes for view in views) > SCATTER_BYTES:
             return changed
-        for index, view in enumerate(moving):
-            variations.jitter(view, seed + index)
+        _jitter(views, seed)
         synchronize(self.peer.device)
         self._own(model, tree, seed, tf32=False)
         moved = [SCATTER * _error(views[item.index], item.value) for item in changed]
@@ -747,8 +811,8 @@ class Reference:
         free, _ = torch.cuda.mem_get_info(self.peer.device)  # each time: a candidate may hold what was free before
         return needed + 4 * self.sizes.state < FP64_SHARE * free
 
-    def _wide(self, model: str, tree: Any, seed: int, dtype: str = "float64") -> list[tuple[str, Any]] | None:
-        """The outputs in fp64, or None where the reference cannot be run so. dtype: or "rounded"."""
+    def _wide(self, model: str, tree: Any, seed: int, dtype: str | None = "float64") -> list[tuple[str, Any]] | None:
+        """The outputs in fp64, or None where the reference cannot be run so. dtype: or "rounded", or JITTERED's."""
         self._may_have_changed = True
         try:
             outputs = self._run(model, tree, seed=seed, tf32=False, dtype=dtype)
@@ -765,6 +829,12 @@ class Reference:
     def give_up_fp64(self) -> None:
         """The reference does not agree with itself in fp64 even on its own inputs: it means its own dtype."""
         self._fp64_fails = True
+
+
+def _jitter(inputs: list[torch.Tensor], seed: int) -> None:
+    """Move those of single precision by their last digits."""
+    for index, view in enumerate(view for view in inputs if view.dtype is torch.float32):
+        variations.jitter(view, seed + index)
 
 
 def _is_narrow(inputs: list[torch.Tensor]) -> bool:
