@@ -1,4 +1,4 @@
-"""What the README, docs/quickstart.md and docs/http.md show is run, as it stands.
+"""What the README, docs/quickstart.md, docs/http.md and docs/calls.sh show is run, as it stands.
 
 Blocks marked `sh` are executed, all of one page in one bash; the quickstart starts its daemon itself, the other pages
 meet a live one. `console` marks what sets up, builds or installs: of these the commands are looked up. A block without
@@ -20,6 +20,7 @@ import pytest
 import service
 
 PAGES = ["README.md", "docs/http.md"]
+CALLS = service.ROOT / "docs" / "calls.sh"
 QUICKSTART = "docs/quickstart.md"
 ROLES = ["Researcher", "curl", "Operator", "Engineer"]
 LINES_MOST = 10
@@ -40,8 +41,8 @@ def commands(page: str) -> str:
 
 
 def calls() -> list[str]:
-    """Lines of all executed blocks, continued ones joined."""
-    return [line for page in PAGES for line in commands(page).replace("\\\n", " ").splitlines()]
+    """The lines that make a call."""
+    return CALLS.read_text().splitlines()
 
 
 def routes() -> list[tuple[str, str]]:
@@ -59,7 +60,7 @@ def routes() -> list[tuple[str, str]]:
 def method_of(line: str) -> str:
     if found := re.search(r"-X (DELETE|PATCH)\b", line):
         return found[1]
-    return "POST" if re.search(r"\bpost /| -d ", line) else "GET"
+    return "POST" if re.search(r"\bpost /", line) else "GET"
 
 
 def policy_keys() -> list[dict[str, Any]]:
@@ -155,15 +156,19 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-@pytest.mark.parametrize("page", ["README.md", pytest.param("docs/http.md", marks=pytest.mark.slow)])
-def test_the_page_does_what_it_says(start_daemon: service.StartDaemon, page: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", PAGES)
+def test_the_page_does_what_it_says(start_daemon: service.StartDaemon, page: str) -> None:
     daemon = start_daemon()
     script = commands(page).replace(DEFAULT_URL, daemon.client.url)
-    script = script.replace("build/bin/", f"{service.BINARY.parent}/").replace("/tmp/bundle", f"{tmp_path}/bundle")
-    printed = bash(script, {"VERIFIERD_URL": daemon.client.url})
-    if page == "docs/http.md":
-        assert "Idempotency-Replayed: true" in printed and "HTTP/1.1 304" in printed
-        assert '"binary"' in printed
+    script = script.replace("build/bin/", f"{service.BINARY.parent}/")
+    assert '"mismatch"' in bash(script, {"VERIFIERD_URL": daemon.client.url})
+
+
+@pytest.mark.slow
+def test_every_call_is_made(start_daemon: service.StartDaemon) -> None:
+    printed = bash(CALLS.read_text(), {"VERIFIERD_URL": start_daemon().client.url})
+    assert "Idempotency-Replayed: true" in printed and "HTTP/1.1 304" in printed
+    assert '"binary"' in printed
 
 
 def test_the_quickstart_runs_from_the_start_of_the_daemon_to_its_end(tmp_path: Path) -> None:
