@@ -1,8 +1,8 @@
 """Run what docs/requirements.md says shows each requirement, and print a line for each.
 
-The page's table is the only list. A row that is `met` or `differs` is run; of the others the state is printed. In the
-last column a word that begins with "tests/" is a test of pytest's, anything else a command for bash in the
-repository's root, with the built programs and the C units in PATH and a verifierd of this script's at VERIFIERD_URL.
+The page's table is the only list. A row that is `met` (or has no state) or `differs` is run; of the others the state is
+printed. In the last column a word that begins with "tests/" is a test of pytest's, anything else a command for bash in
+the repository's root, with the built programs and the C units in PATH and a verifierd of its own at VERIFIERD_URL.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def read(page: Path = PAGE) -> list[Row]:
 
 
 def _row(where: str, cells: Sequence[str]) -> Row:
-    state, _, note = cells[2].partition(":")
+    state, _, note = (cells[2] or "met").partition(":")
     shown = tuple(word.replace(r"\|", "|") for word in re.findall(r"`([^`]+)`", cells[3]))
     if state not in (*RUN, *LEFT):
         raise PageError(f"{where}: the state is none of {', '.join((*RUN, *LEFT))}: {state}")

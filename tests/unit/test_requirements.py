@@ -60,7 +60,7 @@ def test_each_row_has_its_line_and_one_that_fails_the_status(
     here = "tests/unit/test_requirements.py::test_a_pipe_of_a_command_is_written_as_a_table_wants_it"
     page = page_of(
         tmp_path,
-        f"| 1 | right by both | met | `true`, `{here}` |",
+        f"| 1 | right by both | | `true`, `{here}` |",
         "| 2 | wrong at once | differs: so | `true`, `echo why; exit 7`, `false` |",
         "| 3 | elsewhere | needs a GPU: fast | `false` |",
     )
