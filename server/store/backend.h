@@ -70,14 +70,13 @@ struct backend_ops {
     /* What differs between databases in changes.c and sweep.c: statements, and parts of the writes. */
     const struct sql_changes {
         const char *lock_task, *task_in_use, *forget_keys;
-        const char *forget_leaders[2]; /* of one submission, of a group's; NULL: they go with them */
-        bool names_indices;            /* as in sql_dialect */
+        const char *in_set; /* "IN" the texts of a list in JSON, $1 */
+        int sweep_batch;    /* submissions that are removed in one write, more or less */
+        bool names_indices; /* as in sql_dialect */
     } * dialect;
     /* Store bytes under their hash unless they are there already. */
     int (*put_blob)(struct store_backend *b, const char *hash, const void *bytes, size_t size,
                     struct error *err);
-    /* Remove them where no row names them any more; *n counts. */
-    int (*drop_blob)(struct store_backend *b, const char *hash, int64_t *n, struct error *err);
     /* Whether this node alone removes what is old, until its transaction ends. NULL: it does. */
     int (*is_alone)(struct store_backend *b, bool *out, struct error *err);
     /* A step that gives room back to the file system. NULL: the database does that by itself. */

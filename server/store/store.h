@@ -315,7 +315,6 @@ int store_put_canary(struct store *s, const struct canary_row *row, store_done_c
  * Nothing goes that has not ended, whose group has not ended whole, or that is referred to: the fastest of a task
  * (record), a verdict that was handed on (cached_from), what an Idempotency-Key still stands for.
  */
-#define STORE_SWEEP_BATCH 32 /* submissions looked at in one write */
 enum sweep_what {
     SWEEP_SUBMISSIONS, /* with their sources, captured output, and groups */
     SWEEP_LOGS,        /* captured output alone */

@@ -3,194 +3,204 @@
 #include <string.h>
 
 #include "common/auto.h"
-#include "common/limits.h"
+#include "common/buffer.h"
 
 /*
  * Theory of operation. Submissions are looked at in the order in which they
  * ended, a batch after the other, each going on where the last one stopped. A
- * single submission goes alone, a group as a whole. What somebody refers to
- * stays: the fastest of a task, whoever's verdict was handed on, what a request
- * that may come again was answered with. A blob goes with the last row that
- * names it. The sums stay: they are what is left of what has gone.
+ * single submission goes alone, a group as a whole, with the one of it that
+ * ended last. What somebody refers to stays: the fastest of a task, whoever's
+ * verdict was handed on, what a request that may come again was answered with.
+ * A blob goes with the last row that names it. The sums stay: they are what is
+ * left of what has gone.
+ *
+ * One statement finds a batch, and one for each table removes it: that is given
+ * the ids, or the hashes, as a set, which is a list in JSON.
  */
 
-/* Whether a submission of this id, which is an expression, is referred to. $2: keys made at or before it are forgotten. */
+/* Whether it is referred to by an id, which is an expression. $4: keys made at or before it are forgotten. */
+#define ANSWERS(id) "EXISTS (SELECT 1 FROM idempotency i WHERE i.id = " id " AND i.created_ms > $4)"
 #define REFERRED(id)                                                                  \
     "(EXISTS (SELECT 1 FROM record WHERE record.id = " id ")"                         \
     " OR EXISTS (SELECT 1 FROM submission AS other WHERE other.cached_from = " id ")" \
-    " OR EXISTS (SELECT 1 FROM idempotency i WHERE i.id = " id " AND i.created_ms > $2))"
+    " OR " ANSWERS(id) ")"
+#define OF_ITS_GROUP "FROM submission m WHERE m.group_id = s.group_id"
+#define ITSELF REFERRED("s.id")
+#define A_MEMBER REFERRED("m.id")
+#define ITS_GROUP ANSWERS("s.group_id")
 
-#define BLOBS(where)                                                                                        \
-    "SELECT source_hash FROM submission WHERE " where " UNION SELECT log_hash FROM submission WHERE " where \
-    " AND log_hash IS NOT NULL"
+/* How many go with a submission: none, itself, or all of the group whose last it is. */
+#define GOING                                                                  \
+    "CASE WHEN s.group_id IS NULL THEN CASE WHEN " ITSELF " THEN 0 ELSE 1 END" \
+    " WHEN EXISTS (SELECT 1 " OF_ITS_GROUP                                     \
+    " AND (m.state < 2 OR (m.finished_ms, m.id) > (s.finished_ms, s.id)))"     \
+    " OR EXISTS (SELECT 1 " OF_ITS_GROUP " AND " A_MEMBER ")"                  \
+    " OR " ITS_GROUP " THEN 0 ELSE (SELECT count(*) " OF_ITS_GROUP ") END"
 
-/* What goes: one submission, or a group with all that are in it. $1 is its id, $3 the end of what is removed. */
 static const struct kind {
-    const char *is_kept, *blobs, *remove;
+    const char *columns, *index, *is_of_it;
 } kinds[] = {
-    { "SELECT " REFERRED("$1"), BLOBS("id = $1"), "DELETE FROM submission WHERE id = $1 AND state >= 2" },
-    { "SELECT count(*) = 0 OR count(CASE WHEN state < 2 OR finished_ms >= $3 OR " REFERRED(
-          "submission.id") " THEN 1 END) > 0 OR EXISTS (SELECT 1 FROM idempotency WHERE id = $1 AND "
-                           "created_ms > $2)"
-                           " FROM submission WHERE group_id = $1",
-      BLOBS("group_id = $1"), "DELETE FROM submission WHERE group_id = $1 AND state >= 2" },
+    [SWEEP_SUBMISSIONS] = { "s.group_id, " GOING ", NULL", "submission_finished", "s.finished_ms > 0" },
+    [SWEEP_LOGS] = { "NULL, 1, s.log_hash", "submission_logged", "s.log_hash IS NOT NULL" },
 };
-
-/* --- one thing --- */
-
-struct blobs {
-    char hashes[2 * GROUP_MAX][HASH_TEXT_SIZE];
-    int n;
-};
-
-static bool
-take_blob(void *arg, struct sql_row *row)
-{
-    struct blobs *out = arg;
-
-    row_name(row, 0, out->hashes[out->n], HASH_TEXT_SIZE);
-    if (*out->hashes[out->n])
-        out->n++;
-    return out->n < (int)ARRAY_LEN(out->hashes);
-}
-
-static int
-read_blobs(struct store_backend *b, const char *sql, const char *id, struct blobs *out, struct error *err)
-{
-    out->n = 0;
-    return b->ops->each(b, "look for sources to remove", sql, SQL_VALUES(sql_text(id)), take_blob, out, NULL,
-                        err);
-}
-
-/* A statement with one id; how many rows it changed is added to *n. */
-static int
-run_on(struct store_backend *b, const char *sql, const char *id, int64_t *n, struct error *err)
-{
-    int64_t changed = 0;
-    int rc = b->ops->each(b, "remove what is not to be kept", sql, SQL_VALUES(sql_text(id)), NULL, NULL,
-                          &changed, err);
-
-    *n += changed;
-    return rc;
-}
-
-static int
-remove_blobs(struct store_backend *b, struct blobs *blobs, struct store_sweep *step, struct error *err)
-{
-    int rc = 0;
-
-    for (int i = 0; rc == 0 && i < blobs->n; i++)
-        rc = b->ops->drop_blob(b, blobs->hashes[i], &step->blobs, err);
-    return rc;
-}
-
-static bool
-take_bool(void *arg, struct sql_row *row)
-{
-    *(bool *)arg = row_bool(row, 0);
-    return false;
-}
-
-static int
-is_kept(struct store_backend *b, const struct kind *kind, const char *id, const struct store_sweep *step,
-        bool *out, struct error *err)
-{
-    const struct sql_value values[] = { sql_text(id), sql_int(step->now_ms - STORE_KEY_LIFE_MS),
-                                        sql_int(step->before_ms) };
-
-    *out = true;
-    return b->ops->each(b, "ask whether something is referred to", kind->is_kept, values,
-                        kind == &kinds[0] ? 2 : 3, take_bool, out, NULL, err);
-}
-
-static int
-remove_one(struct store_backend *b, const char *id, const char *group, struct store_sweep *step,
-           struct error *err)
-{
-    const struct kind *kind = &kinds[*group ? 1 : 0];
-    const char *key = *group ? group : id, *forget_leaders = b->ops->dialect->forget_leaders[*group ? 1 : 0];
-    struct blobs blobs = { .n = 0 };
-    int64_t unused = 0;
-    bool stays;
-
-    int rc = is_kept(b, kind, key, step, &stays, err);
-    if (rc < 0 || stays)
-        return rc;
-    rc = read_blobs(b, kind->blobs, key, &blobs, err);
-    if (rc == 0 && forget_leaders)
-        rc = run_on(b, forget_leaders, key, &unused, err);
-    if (rc == 0)
-        rc = run_on(b, kind->remove, key, &step->submissions, err);
-    if (rc == 0 && *group)
-        rc = run_on(b, "DELETE FROM submission_group WHERE id = $1", key, &step->groups, err);
-    return rc == 0 ? remove_blobs(b, &blobs, step, err) : rc;
-}
-
-static int
-remove_log(struct store_backend *b, const char *id, struct store_sweep *step, struct error *err)
-{
-    struct blobs blobs = { .n = 0 };
-
-    int rc = read_blobs(b, "SELECT log_hash FROM submission WHERE id = $1", id, &blobs, err);
-    if (rc == 0)
-        rc = run_on(b, "UPDATE submission SET log_hash = NULL WHERE id = $1 AND state >= 2", id, &step->logs,
-                    err);
-    return rc == 0 ? remove_blobs(b, &blobs, step, err) : rc;
-}
-
-/* --- a batch --- */
 
 struct batch {
-    struct {
-        char id[ID_SIZE], group[ID_SIZE];
-        int64_t finished_ms;
-    } found[STORE_SWEEP_BATCH];
-    int n;
+    struct store_sweep *step;
+    struct buffer ids, groups, blobs; /* sets */
+    int64_t looked_at, going, room;   /* no more is looked at once as many as there is room for are going */
+    bool is_short;                    /* there was no memory for one */
 };
+
+static void
+add(struct batch *batch, struct buffer *set, const char *name)
+{
+    if (!*name)
+        return;
+    bool is_first = set->size == 0;
+    set->size -= !is_first; /* "]" */
+    batch->is_short |= buffer_printf(set, "%c\"%s\"]", is_first ? '[' : ',', name) < 0;
+}
+
+/* --- what goes --- */
 
 static bool
 take_found(void *arg, struct sql_row *row)
 {
-    struct batch *b = arg;
+    struct batch *batch = arg;
+    const char *group = row_word(row, 2);
+    int64_t going = row_int(row, 3);
 
-    row_name(row, 0, b->found[b->n].id, ID_SIZE);
-    row_name(row, 1, b->found[b->n].group, ID_SIZE);
-    b->found[b->n++].finished_ms = row_int(row, 2);
-    return b->n < STORE_SWEEP_BATCH;
+    row_name(row, 0, batch->step->at_id, ID_SIZE);
+    batch->step->at_ms = row_int(row, 1);
+    if (going > 0)
+        add(batch, *group ? &batch->groups : &batch->ids, *group ? group : batch->step->at_id);
+    add(batch, &batch->blobs, row_word(row, 4));
+    batch->looked_at++;
+    batch->going += going;
+    return batch->going < batch->room;
 }
 
 static int
-find_oldest(struct store_backend *b, const struct store_sweep *step, struct batch *out, struct error *err)
+find_oldest(struct store_backend *b, struct batch *batch, struct error *err)
 {
-    bool is_of_logs = step->what == SWEEP_LOGS;
+    const struct sql_changes *dialect = b->ops->dialect;
+    struct store_sweep *step = batch->step;
+    const struct kind *kind = &kinds[step->what];
+    char at_id[ID_SIZE]; /* the step's is moved on by each row */
+    const struct sql_value values[] = { sql_int(step->at_ms), sql_text(at_id), sql_int(step->before_ms),
+                                        sql_int(step->now_ms - STORE_KEY_LIFE_MS) };
+    size_t n = step->what == SWEEP_SUBMISSIONS ? 4 : 3;
     struct sql_query q = { .n = 0 };
 
-    sql_add(&q, "SELECT id, group_id, finished_ms FROM submission%s WHERE %s",
-            !b->ops->dialect->names_indices ? ""
-            : is_of_logs                    ? " INDEXED BY submission_logged"
-                                            : " INDEXED BY submission_finished",
-            is_of_logs ? "log_hash IS NOT NULL" : "finished_ms > 0");
-    sql_add_value(&q, " AND finished_ms <", sql_int(step->before_ms));
-    sql_add_value(&q, " AND (finished_ms, id) > (", sql_int(step->at_ms));
-    sql_add_value(&q, ",", sql_text(step->at_id));
-    sql_add_value(&q, ") ORDER BY finished_ms, id LIMIT", sql_int(STORE_SWEEP_BATCH));
-    return b->ops->each(b, "look for what is not to be kept", q.sql, q.values, q.n, take_found, out, NULL,
-                        err);
+    memcpy(at_id, step->at_id, ID_SIZE);
+    sql_add(&q, "SELECT s.id, s.finished_ms, %s FROM submission AS s%s%s WHERE %s", kind->columns,
+            dialect->names_indices ? " INDEXED BY " : "", dialect->names_indices ? kind->index : "",
+            kind->is_of_it);
+    sql_add(&q,
+            " AND (s.finished_ms, s.id) > ($1, $2) AND s.finished_ms < $3"
+            " ORDER BY s.finished_ms, s.id LIMIT %d",
+            dialect->sweep_batch);
+    return b->ops->each(b, "look for what is not to be kept", q.sql, values, n, take_found, batch, NULL, err);
+}
+
+/* --- its end --- */
+
+/* A statement about the rows of a set (NULL: none), which before and behind stand around. *n counts, unless row_cb does. */
+static int
+run_on(struct store_backend *b, const char *before, const char *set, const char *behind, sql_row_cb *row_cb,
+       void *arg, int64_t *n, struct error *err)
+{
+    struct sql_query q = { .n = 0 };
+    int64_t changed = 0;
+
+    if (!set)
+        return 0;
+    sql_add(&q, "%s %s%s", before, b->ops->dialect->in_set, behind);
+    int rc = b->ops->each(b, "remove what is not to be kept", q.sql, SQL_VALUES(sql_text(set)), row_cb, arg,
+                          &changed, err);
+    *n += changed;
+    return rc;
+}
+
+#define NO_OTHER                                                          \
+    " AND NOT EXISTS (SELECT 1 FROM submission WHERE source_hash = hash)" \
+    " AND NOT EXISTS (SELECT 1 FROM submission WHERE log_hash = hash)"
+
+/*
+ * Who stores the same bytes again holds their row until its transaction has ended: where nodes share a database, that is
+ * waited for, and the second statement sees what it committed. What another submission names is neither held nor waited
+ * for: it is named until this transaction has ended, since nobody else removes submissions meanwhile.
+ */
+int
+sweep_blobs(struct store_backend *b, const char *set, int64_t *n, struct error *err)
+{
+    int64_t locked = 0;
+    int rc = 0;
+
+    if (b->ops->is_alone)
+        rc = run_on(b, "SELECT 1 FROM blob WHERE hash", set, NO_OTHER " ORDER BY hash FOR UPDATE", NULL, NULL,
+                    &locked, err);
+    if (rc < 0)
+        return rc;
+    return run_on(b, "DELETE FROM blob WHERE hash", set,
+                  NO_OTHER " AND NOT EXISTS (SELECT 1 FROM task WHERE reference_hash = hash)", NULL, NULL, n,
+                  err);
+}
+
+static bool
+take_gone(void *arg, struct sql_row *row)
+{
+    struct batch *batch = arg;
+
+    batch->step->submissions++;
+    add(batch, &batch->blobs, row_word(row, 0));
+    add(batch, &batch->blobs, row_word(row, 1));
+    return true;
+}
+
+static int
+remove_found(struct store_backend *b, struct batch *batch, struct error *err)
+{
+    static const char behind[] = " AND state >= 2 RETURNING source_hash, log_hash";
+    struct store_sweep *step = batch->step;
+    int64_t unused = 0;
+    int rc;
+
+    if (step->what == SWEEP_LOGS)
+        return run_on(b, "UPDATE submission SET log_hash = NULL WHERE id", batch->ids.data, " AND state >= 2",
+                      NULL, NULL, &step->logs, err);
+    rc =
+        run_on(b, "DELETE FROM submission WHERE id", batch->ids.data, behind, take_gone, batch, &unused, err);
+    if (rc == 0)
+        rc = run_on(b, "DELETE FROM submission WHERE group_id", batch->groups.data, behind, take_gone, batch,
+                    &unused, err);
+    if (rc == 0)
+        rc = run_on(b, "DELETE FROM submission_group WHERE id", batch->groups.data, "", NULL, NULL,
+                    &step->groups, err);
+    return rc;
 }
 
 static int
 remove_batch(struct store_backend *b, struct store_sweep *step, struct error *err)
 {
-    struct batch old = { .n = 0 };
-    int rc = find_oldest(b, step, &old, err);
+    const int batch_size = b->ops->dialect->sweep_batch;
+    struct batch batch = { .step = step, .room = step->most - step->submissions };
+    int rc;
 
-    for (int i = 0; rc == 0 && i < old.n && step->submissions < step->most; i++) {
-        rc = step->what == SWEEP_LOGS ? remove_log(b, old.found[i].id, step, err)
-                                      : remove_one(b, old.found[i].id, old.found[i].group, step, err);
-        step->at_ms = old.found[i].finished_ms;
-        memcpy(step->at_id, old.found[i].id, ID_SIZE);
-    }
-    step->is_over = old.n < STORE_SWEEP_BATCH || step->submissions >= step->most;
+    if (batch.room > batch_size)
+        batch.room = batch_size;
+    rc = find_oldest(b, &batch, err);
+    step->is_over = batch.looked_at < batch_size && batch.going < batch.room;
+    if (rc == 0)
+        rc = remove_found(b, &batch, err);
+    if (rc == 0 && batch.is_short)
+        rc = error_set(err, ERR_NOMEM, "no memory for a sweep");
+    if (rc == 0)
+        rc = sweep_blobs(b, batch.blobs.data, &step->blobs, err);
+    step->is_over |= step->submissions >= step->most;
+    buffer_release(&batch.ids);
+    buffer_release(&batch.groups);
+    buffer_release(&batch.blobs);
     return rc;
 }
 

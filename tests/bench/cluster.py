@@ -162,38 +162,44 @@ def simulate(directory: Path, numbers: Sequence[int], seconds: float) -> Iterato
 
 
 def sweep(directory: Path, seconds: float) -> Json:
-    """What ten simulated nodes have judged in so many seconds goes, all but a hundred, and the tables are vacuumed."""
-    program = BINARY.parents[1] / "plain" / "bench" / "cluster_load"
-    database = Database(directory / "database", ["max_connections=600", "autovacuum=off"])
-    count = "SELECT count(*) FROM verifierd.submission"
+    """What ten simulated nodes have judged in so many seconds goes, all but a hundred, while one more works.
+
+    Then the tables are vacuumed, at the pace of autovacuum.
+    """
+    program = str(BINARY.parents[1] / "plain" / "bench" / "cluster_load")
+    database = Database(directory / "database", ["max_connections=600", "autovacuum=off", "vacuum_cost_delay=2"])
     try:
-        subprocess.run([str(program), database.url, "10", str(seconds)], capture_output=True, check=True)
+        subprocess.run([program, database.url, "10", str(seconds)], capture_output=True, check=True)
         with nodes(directory, database.url, 1, 1):
             pass
-        before, stored = counted(database), int(database.ask(count)[0])
+        database.ask("ANALYZE")
         node = Node("sweeper", directory, database.url, ["--paused=true", "--retention-rows=100"])
+        writer = subprocess.Popen([program, database.url, "1", str(LIMIT_S)], stdout=subprocess.DEVNULL)
         try:
-            begun = time.monotonic()
             node.call("POST", "/v1/retention", {})
-            while (left := int(database.ask(count)[0])) > 108 and time.monotonic() < begun + LIMIT_S:
-                time.sleep(0.5)
+            begun, count = time.monotonic(), "SELECT coalesce(sum(n), 0) FROM verifierd.tally WHERE what = 2"
+            stored = int(database.ask(count)[0])
+            while (state := node.call("GET", "/v1/retention")[1])["running"] and time.monotonic() < begun + LIMIT_S:
+                time.sleep(0.05)
             took = time.monotonic() - begun
         finally:
+            writer.kill()
+            writer.wait()
             node.stop()
-        wal = counted(database)[0] - before[0]
+        removed = state["last"]["submissions"]
+        written = int(database.ask(count)[0]) + removed - stored
         begun = time.monotonic()
         database.ask("VACUUM")
         vacuum = time.monotonic() - begun
     finally:
         database.stop()
-    removed = stored - left
     return {
         "load": os.getloadavg()[0],
-        "stored": stored,
         "removed": removed,
         "removed_s": removed / took,
-        "wal_bytes": wal / max(1, removed),
-        "vacuum_s": vacuum,
+        "blobs": state["last"]["blobs"],
+        "verdicts_s": written / took,
+        "vacuumed_s": removed / vacuum,
     }
 
 

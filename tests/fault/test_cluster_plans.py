@@ -13,7 +13,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "server" / "deploy"
 
 from demo_cluster import TASK, Database, Node
 
-LARGE = ("job", "submission", "submission_group", "blob", "idempotency", "trend", "failure", "task_sum", "task")
+LARGE = (
+    "job", "submission", "submission_group", "blob", "idempotency", "trend", "failure", "task_sum", "task", "leader",
+)  # fmt: skip
 EXPLAIN = [
     "session_preload_libraries=auto_explain",
     "auto_explain.log_min_duration=0",
@@ -32,6 +34,15 @@ INSERT INTO submission (id, group_id, group_index, task_id, source_hash, state, 
   finished_ms, client, class, cache_key, verdict)
   SELECT '0' || i, 'g' || 1 + i / 4, i % 4, 'sha256:t' || 1 + i % 20000, 'sha256:' || i, 2, 0, 1, 1, 4102444800000 + i,
   'c' || i % 100, 'ok', 'k' || i, '{}' FROM generate_series(1, 60000) i;
+INSERT INTO submission_group SELECT 'old' || i, 't', 2, 1, 'c', '{}' FROM generate_series(1, 2000) i;
+INSERT INTO submission (id, group_id, group_index, task_id, source_hash, log_hash, state, priority, attempts,
+  created_ms, finished_ms, class, verdict)
+  SELECT 'o' || i, CASE i % 2 WHEN 0 THEN 'old' || (1 + i / 4) END, i % 4, 't', 'sha256:old' || i, 'sha256:log' || i,
+  2, 0, 1, 1, CASE WHEN i < 4000 THEN i ELSE now_ms() - 3 * 86400000 END, 'ok', '{}'
+  FROM generate_series(1, 7999) i;
+INSERT INTO blob SELECT 'sha256:' || what || i, 1, 'x'
+  FROM generate_series(1, 7999) i, unnest(ARRAY['old', 'log']) what;
+INSERT INTO leader (id, task_id, finished_ms) SELECT 'o' || i, 't', i FROM generate_series(1, 20000) i;
 INSERT INTO job SELECT 'j' || i, 1, 0, 1, 1, 'n' || i % 200 FROM generate_series(1, 20000) i;
 INSERT INTO job (id, state, priority, attempts, claim, gpu)
   SELECT 'w' || i, 0, 0, 0, 0, 'H100' FROM generate_series(1, 20000) i;
@@ -62,6 +73,16 @@ def plans(log: Path) -> dict[str, str]:
     return {" ".join(query.split()): plan for query, plan in found}
 
 
+def sweep(client: service.Client) -> None:
+    """What FILL made old goes; of what is not so old, the captured output."""
+    assert client.post("/v1/retention", {}).status == 202
+    deadline = time.monotonic() + 60
+    while (state := client.get("/v1/retention").json())["running"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert (state["last"]["submissions"], state["last"]["groups"], state["last"]["logs"]) == (3999, 1000, 4000), state
+
+
 def use(node: Node) -> None:
     """All that a daemon does of itself, and what clients and pages ask of it."""
     client = service.Client(node.url)
@@ -76,7 +97,7 @@ def use(node: Node) -> None:
     for path in (*READS, f"/v1/submissions/{one}", f"/v1/submissions/{one}/source", f"/v1/submissions/{one}/log",
                  f"/v1/tasks/{document['task']}/leaders", f"/v1/export?group={group}"):  # fmt: skip
         assert client.get(path).status in (200, 404), path
-    assert client.post("/v1/retention", {}).status == 202
+    sweep(client)
     time.sleep(6)  # a renewal, a reaping, and looks for what waits
 
 
@@ -90,7 +111,7 @@ def test_no_statement_reads_a_large_table_from_end_to_end() -> None:
             assert waiting[0] == 202, waiting
             first.stop()
             database.ask(FILL)
-            node = Node("a", directory, database.url)
+            node = Node("a", directory, database.url, ["--retention-days=7", "--retention-log-days=1"])
             try:
                 assert node.call("GET", f"/v1/submissions/{waiting[1]['id']}?wait=60")[1]["class"] == "ok"
                 use(node)
@@ -106,7 +127,7 @@ def test_no_statement_reads_a_large_table_from_end_to_end() -> None:
         found = plans(directory / "postgres.log")
         ours = {query: plan for query, plan in found.items() if "generate_series" not in query}
         claims = [plan for query, plan in ours.items() if "chosen AS MATERIALIZED" in query]
-        assert len(claims) == 2, sorted(ours)
+        assert len(claims) in (2, 3), sorted(ours)  # the third claims what a node has a copy of, which it seldom has to
         for plan in claims:
             assert "CTE chosen" in plan and "LockRows" in plan and "Index Scan using job_" in plan, plan
         named = [plan for query, plan in ours.items() if query.startswith("WITH RECURSIVE name")]

@@ -28,7 +28,7 @@ def git(*arguments: str) -> bytes:
 @pytest.fixture
 def before(tmp_path: Path) -> Path:
     """The source before the last step was added, with its daemon built."""
-    newest = git("log", "-1", "--format=%H", "-Gsteps_known", "--", SCHEMA).decode().strip()
+    newest = git("log", "-1", "--format=%H", "-G\\.sql = ", "--", SCHEMA).decode().strip()
     with tarfile.open(fileobj=io.BytesIO(git("archive", f"{newest}^"))) as archive:
         archive.extractall(tmp_path)
     subprocess.run(

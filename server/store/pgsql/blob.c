@@ -43,21 +43,3 @@ pg_blob_put(struct pgsql *p, const char *hash, const void *bytes, size_t size, s
             return rc;
     }
 }
-
-/* Two statements: the second one sees what those committed that the first one waited for. */
-int
-pg_blob_drop(struct pgsql *p, const char *hash, int64_t *n, struct error *err)
-{
-    int64_t removed = 0;
-    int rc = pg_run(&p->link, "lock stored bytes", "SELECT 1 FROM blob WHERE hash = $1 FOR UPDATE",
-                    SQL_VALUES(sql_text(hash)), NULL, err);
-    if (rc == 0)
-        rc = pg_run(&p->link, "remove stored bytes",
-                    "DELETE FROM blob WHERE hash = $1"
-                    " AND NOT EXISTS (SELECT 1 FROM submission WHERE source_hash = $1)"
-                    " AND NOT EXISTS (SELECT 1 FROM submission WHERE log_hash = $1)"
-                    " AND NOT EXISTS (SELECT 1 FROM task WHERE reference_hash = $1)",
-                    SQL_VALUES(sql_text(hash)), &removed, err);
-    *n += removed;
-    return rc;
-}

@@ -5,11 +5,9 @@
 #include "server/store/pgsql/pgsql.h"
 
 /*
- * Store bytes under hash unless they are there already. Until the transaction ends nobody else's pg_blob_drop() takes
+ * Store bytes under hash unless they are there already. Until the transaction ends nobody else's sweep_blobs() takes
  * them. 0, or as pg_ask().
  */
 int pg_blob_put(struct pgsql *p, const char *hash, const void *bytes, size_t size, struct error *err);
-/* Remove them where no row names them any more; *n counts. 0, or as pg_ask(). */
-int pg_blob_drop(struct pgsql *p, const char *hash, int64_t *n, struct error *err);
 
 #endif

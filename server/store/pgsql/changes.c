@@ -1,11 +1,14 @@
 #include "server/store/pgsql/changes.h"
 
+#include <stdio.h>
+
 #include "common/auto.h"
 #include "server/store/brief.h"
 #include "server/store/labels.h"
 #include "server/store/pgsql/blob.h"
 #include "server/store/pgsql/claims.h"
 #include "server/store/pgsql/sums.h"
+#include "server/store/sweep.h"
 
 /* --- parts of writes --- */
 
@@ -14,10 +17,8 @@ const struct sql_changes pg_dialect = {
     .task_in_use = "SELECT 1 FROM job JOIN submission USING (id) WHERE task_id = $1 LIMIT 1",
     .forget_keys = "DELETE FROM idempotency WHERE (client, key) IN (SELECT client, key FROM idempotency"
                    " WHERE created_ms <= $1 FOR UPDATE SKIP LOCKED)",
-    .forget_leaders = { "DELETE FROM leader WHERE id IN (SELECT id FROM submission WHERE id = $1"
-                        " AND state >= 2)",
-                        "DELETE FROM leader WHERE id IN (SELECT id FROM submission WHERE group_id = $1"
-                        " AND state >= 2)" },
+    .in_set = "= ANY (ARRAY(SELECT json_array_elements_text(CAST($1 AS json))))",
+    .sweep_batch = 200,
 };
 
 int
@@ -35,18 +36,13 @@ pg_put_blob(struct store_backend *b, const char *hash, const void *bytes, size_t
     return pg_blob_put(pgsql_of(b), hash, bytes, size, err);
 }
 
-int
-pg_drop_blob(struct store_backend *b, const char *hash, int64_t *n, struct error *err)
-{
-    return pg_blob_drop(pgsql_of(b), hash, n, err);
-}
-
 /* What was judged stays. */
 int
 pg_drop_task(struct store_backend *b, const char *id, struct error *err)
 {
     struct pgsql *p = pgsql_of(b);
     AUTO_RESULT PGresult *gone = NULL;
+    char set[HASH_TEXT_SIZE + 8];
     int64_t unused = 0;
     int rc = pg_ask(&p->link, "remove a task",
                     "WITH sums AS (DELETE FROM task_sum WHERE task_id = $1),"
@@ -56,7 +52,12 @@ pg_drop_task(struct store_backend *b, const char *id, struct error *err)
                     SQL_VALUES(sql_text(id)), &gone, err);
     if (rc < 0 || PQntuples(gone) == 0)
         return rc;
-    return pg_blob_drop(p, pg_column_text(gone, 0, 0), &unused, err);
+    const char *reference = pg_column_text(gone, 0, 0);
+    snprintf(set, sizeof(set), "[\"%s\"]", reference);
+    /* Whoever names it still may be going, in a sweep that has not ended. */
+    rc = pg_run(&p->link, "lock a reference", "SELECT 1 FROM blob WHERE hash = $1 FOR UPDATE",
+                SQL_VALUES(sql_text(reference)), NULL, err);
+    return rc == 0 ? sweep_blobs(b, set, &unused, err) : rc;
 }
 
 int

@@ -202,7 +202,6 @@ static const struct backend_ops pgsql_ops = {
     .drop_task = pg_drop_task,
     .add_job = pg_add_job,
     .count_verdict = pg_count_verdict,
-    .drop_blob = pg_drop_blob,
     .is_alone = pg_is_alone,
     .join = pg_join,
     .reap = pg_reap,

@@ -347,6 +347,17 @@ static const char *const waiting_indices[] = {
     "job_handed ON job (id) WHERE state = 0 AND handed_on", NULL
 };
 
+/* What a sweep removes is counted once for each statement, and their leaders go with them. */
+static const char version_removals[] =
+    "DROP TRIGGER submission_removed ON submission;"
+    "CREATE FUNCTION count_removed() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+    "  PERFORM verifierd.count_one(state, (-count(*))::int) FROM gone WHERE state >= 2 GROUP BY state;"
+    "  DELETE FROM verifierd.leader WHERE id = ANY (ARRAY(SELECT id FROM gone));"
+    "  RETURN NULL;"
+    "END $$;"
+    "CREATE TRIGGER submission_removed AFTER DELETE ON submission REFERENCING OLD TABLE AS gone"
+    "  FOR EACH STATEMENT EXECUTE FUNCTION count_removed();";
+
 static const struct pg_step steps_known[] = { { .sql = version_1 },
                                               { .sql = version_nodes },
                                               { .sql = version_orders },
@@ -355,7 +366,8 @@ static const struct pg_step steps_known[] = { { .sql = version_1 },
                                               { .sql = version_homes },
                                               { .sql = version_causes },
                                               { .sql = version_roles },
-                                              { .sql = "", .indices = waiting_indices } };
+                                              { .sql = "", .indices = waiting_indices },
+                                              { .sql = version_removals } };
 
 const struct pg_step *
 pg_schema_steps(size_t *n)

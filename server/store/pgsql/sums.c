@@ -168,7 +168,7 @@ prune(struct pgsql *p, int64_t now_s, struct error *err)
     if (now_s < p->pruned_s + SUMMARY_PRUNE_EVERY_S)
         return 0;
     p->pruned_s = now_s;
-    rc = pg_is_alone(&p->base, &is_alone, err);
+    rc = pg_alone(p, PG_PRUNES, &is_alone, err);
     if (rc < 0 || !is_alone)
         return rc;
     for (size_t i = 0; rc == 0 && i < SUMMARY_NSPANS; i++)

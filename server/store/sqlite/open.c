@@ -282,21 +282,6 @@ count_verdict(struct store_backend *base, const struct submission_row *row, cons
     return sums_add(sqlite_of(base), row, err);
 }
 
-static int
-drop_blob(struct store_backend *base, const char *hash, int64_t *n, struct error *err)
-{
-    int64_t changed = 0;
-    int rc = db_change(&sqlite_of(base)->db, "remove stored bytes",
-                       "DELETE FROM blob WHERE hash = $1"
-                       " AND NOT EXISTS (SELECT 1 FROM submission WHERE source_hash = $1)"
-                       " AND NOT EXISTS (SELECT 1 FROM submission WHERE log_hash = $1)"
-                       " AND NOT EXISTS (SELECT 1 FROM task WHERE reference_hash = $1)",
-                       SQL_VALUES(sql_text(hash)), &changed, err);
-
-    *n += changed;
-    return rc;
-}
-
 /* Gives room back to the file system. It is over when there is none, or when the file is of the kind that keeps it. */
 static int
 vacuum(struct store_backend *base, struct store_sweep *step, struct error *err)
@@ -319,6 +304,8 @@ static const struct sql_changes dialect = {
     .task_in_use = "SELECT 1 FROM submission INDEXED BY submission_state"
                    " WHERE state IN (0, 1) AND task_id = $1 LIMIT 1",
     .forget_keys = "DELETE FROM idempotency WHERE created_ms <= $1",
+    .in_set = "IN (SELECT value FROM json_each($1))",
+    .sweep_batch = 32, /* one writer: who waits for it notices a larger one */
     .names_indices = true,
 };
 
@@ -341,7 +328,6 @@ static const struct backend_ops sqlite_ops = {
     .put_blob = put_blob,
     .drop_task = drop_task,
     .count_verdict = count_verdict,
-    .drop_blob = drop_blob,
     .vacuum = vacuum,
     .join = changes_join,
     .renew = changes_renew,
