@@ -58,6 +58,13 @@ MUTANTS = (
         "bool is_there = false;",
         "test_store_pgsql",
     ),
+    Mutant(
+        "a text goes though a submission names it that is not committed yet",
+        "server/store/sweep.c",
+        ' ORDER BY hash FOR UPDATE"',
+        ' ORDER BY hash"',
+        "test_sweep",
+    ),
 )
 
 

@@ -57,6 +57,30 @@ def test_any_node_answers_for_what_another_accepted(cluster: Cluster) -> None:
     assert any("taken up from the store" in str(line.get("message", line)) for line in shared)
 
 
+def test_what_one_node_stored_counts_on_all_of_them(cluster: Cluster) -> None:
+    """A key that has made something, a verdict for identical candidates, an export, another reward."""
+    a, b, c = cluster.nodes.values()
+    body = {"task": "scripted", "candidate": candidate("one")}
+    key = {"Idempotency-Key": "k"}
+    keyed = [service.Client(node.url).call("POST", "/v1/submissions", body, key) for node in (a, b)]
+    one = keyed[0].json()["id"]
+    assert (keyed[1].json()["id"], keyed[1].headers["Idempotency-Replayed"]) == (one, "true")
+    verdict = c.call("GET", f"/v1/submissions/{one}?wait=60")[1]
+    status, again = c.call("POST", "/v1/rescore", {"submissions": [one], "reward": {"kind": "staged"}})
+    assert (status, again["items"][0]["id"]) == (200, one), again
+    exported = service.Client(b.url).get(f"/v1/export?task={verdict['task']}")
+    assert [json.loads(line)["id"] for line in exported.body.splitlines()] == [one]
+    caches = [Node(name, a.log.parent, cluster.database.url, ["--cache=true"]) for name in ("d", "e")]
+    try:
+        body["candidate"] = candidate("two")
+        posted = [service.Client(node.url) for node in caches]
+        first = posted[0].wait(posted[0].submit(body), 60)
+        assert posted[1].wait(posted[1].submit(body), 60)["cached_from"] == first["id"]
+    finally:
+        for node in caches:
+            node.stop()
+
+
 def seen(asked: Node, name: str) -> service.Json:
     page = asked.call("GET", "/v1/nodes")[1]
     assert page["self"] == asked.name
