@@ -6,6 +6,14 @@
 #include "common/auto.h"
 #include "server/store/sqlite/db.h"
 
+#define RUN_COUNTS                                                                    \
+    "  n INTEGER NOT NULL, infra INTEGER NOT NULL, ok INTEGER NOT NULL,"              \
+    "  cheats INTEGER NOT NULL, rewarded INTEGER NOT NULL, reward_sum REAL NOT NULL," \
+    "  speedup REAL, bin_0 INTEGER NOT NULL, bin_1 INTEGER NOT NULL,"                 \
+    "  bin_2 INTEGER NOT NULL, bin_3 INTEGER NOT NULL, bin_4 INTEGER NOT NULL,"       \
+    "  bin_5 INTEGER NOT NULL, bin_6 INTEGER NOT NULL, bin_7 INTEGER NOT NULL,"       \
+    "  bin_8 INTEGER NOT NULL,"
+
 /*
  * Never change a step that was released: add one. The large texts come last
  * in a row, so that a filter does not read over them. The counts that
@@ -13,8 +21,12 @@
  * than the loop may be away. For the same reason each combination of filters
  * that can be rare among a million rows has an index; those on what only a
  * finished submission has are not touched while it waits.
+ *
+ * state 1 without a node: left running by a daemon that had no name. cache_key: under the same key stands what is judged
+ * the same, and the newest verdict answers for identical candidates. device_ms counts against a client's quota of the day.
+ * brief is what a table shows of a verdict, so that a page is read without reading verdicts.
  */
-static const char version_1[] =
+static const char version_first[] =
     "CREATE TABLE blob ("
     "  hash TEXT NOT NULL PRIMARY KEY,"
     "  size INTEGER NOT NULL,"
@@ -31,12 +43,21 @@ static const char version_1[] =
     "  metadata TEXT,"
     "  spec TEXT"
     ");"
-    "CREATE INDEX task_name ON task (name, id);"
+    "CREATE TABLE task_alias (" /* a client's own names of tasks */
+    "  client TEXT NOT NULL,"
+    "  name TEXT NOT NULL,"
+    "  task_id TEXT NOT NULL,"
+    "  created_ms INTEGER NOT NULL,"
+    "  PRIMARY KEY (client, name)"
+    ") WITHOUT ROWID;"
     "CREATE TABLE submission_group ("
     "  id TEXT NOT NULL PRIMARY KEY,"
     "  task_id TEXT NOT NULL,"
     "  size INTEGER NOT NULL,"
     "  created_ms INTEGER NOT NULL,"
+    "  client TEXT,"
+    "  run TEXT," /* labels.h */
+    "  step INTEGER,"
     "  request TEXT"
     ");"
     "CREATE TABLE submission ("
@@ -49,18 +70,66 @@ static const char version_1[] =
     "  priority INTEGER NOT NULL,"
     "  client TEXT,"
     "  attempts INTEGER NOT NULL,"
+    "  node TEXT," /* who judges it, and under which number: store.h, "ownership" */
+    "  claim INTEGER NOT NULL DEFAULT 0,"
     "  created_ms INTEGER NOT NULL,"
     "  finished_ms INTEGER NOT NULL,"
+    "  device_ms INTEGER,"
     "  stage TEXT,"
     "  class TEXT,"
     "  reward REAL,"
+    "  run TEXT,"
+    "  step INTEGER,"
     "  log_hash TEXT,"
+    "  cache_key TEXT,"
+    "  cached_from TEXT,"
+    "  brief TEXT,"
     "  request TEXT,"
     "  verdict TEXT"
     ");"
+    "CREATE TABLE node ("
+    "  name TEXT PRIMARY KEY,"
+    "  epoch INTEGER NOT NULL,"
+    "  lease_until_ms INTEGER NOT NULL"
+    ") WITHOUT ROWID;"
+    /* Which request of a client made what: a key that comes again is answered by it (docs/http.md). */
+    "CREATE TABLE idempotency ("
+    "  client TEXT NOT NULL,"
+    "  key TEXT NOT NULL,"
+    "  request_hash TEXT NOT NULL,"
+    "  id TEXT NOT NULL,"
+    "  created_ms INTEGER NOT NULL,"
+    "  PRIMARY KEY (client, key)"
+    ") WITHOUT ROWID;"
+    /* How far a machine's times were off when it was asked: the newest of each GPU goes into later verdicts. */
+    "CREATE TABLE calibration ("
+    "  id TEXT NOT NULL PRIMARY KEY,"
+    "  created_ms INTEGER NOT NULL,"
+    "  gpu TEXT NOT NULL,"
+    "  document TEXT NOT NULL"
+    ");"
+    /* How long a GPU's canary takes: its norm, which fresh workers and a restart are judged by. */
+    "CREATE TABLE canary ("
+    "  gpu TEXT NOT NULL,"
+    "  driver TEXT NOT NULL,"
+    "  kind TEXT NOT NULL,"
+    "  changed_ms INTEGER NOT NULL,"
+    "  document TEXT NOT NULL,"
+    "  PRIMARY KEY (gpu, driver, kind)"
+    ") WITHOUT ROWID;"
+    "CREATE TABLE tally (what INTEGER PRIMARY KEY, n INTEGER NOT NULL);"
+    "INSERT INTO tally VALUES (0, 0), (1, 0), (2, 0), (3, 0), (100, 0);"
+    "PRAGMA application_id = 1986425444;" /* SCHEMA_APPLICATION_ID */
+    /* The last ones are what the sweep asks (sweep.c): the oldest that ended, and who refers to what it would remove. */
+    "CREATE INDEX task_name ON task (name, id);"
+    "CREATE INDEX task_alias_oldest ON task_alias (name, created_ms);"
+    "CREATE INDEX task_alias_task ON task_alias (task_id);"
+    "CREATE INDEX submission_group_client ON submission_group (client, id) WHERE client IS NOT NULL;"
+    "CREATE INDEX submission_group_run ON submission_group (run, id) WHERE run IS NOT NULL;"
+    "CREATE INDEX submission_group_run_step ON submission_group (run, step, id) WHERE run IS NOT NULL;"
     "CREATE INDEX submission_state ON submission (state, id);"
-    "CREATE UNIQUE INDEX submission_group_index ON submission (group_id, group_index) WHERE group_id IS NOT "
-    "NULL;"
+    "CREATE UNIQUE INDEX submission_group_index ON submission (group_id, group_index)"
+    "  WHERE group_id IS NOT NULL;"
     "CREATE INDEX submission_task ON submission (task_id, id, client);"
     "CREATE INDEX submission_client ON submission (client, id) WHERE client IS NOT NULL;"
     "CREATE INDEX submission_class ON submission (class, id) WHERE class IS NOT NULL;"
@@ -68,56 +137,27 @@ static const char version_1[] =
     "CREATE INDEX submission_client_class ON submission (client, class, id)"
     "  WHERE client IS NOT NULL AND class IS NOT NULL;"
     "CREATE INDEX submission_cancelled_task ON submission (task_id, id) WHERE state = 3;"
-    "CREATE INDEX submission_cancelled_client ON submission (client, id) WHERE state = 3 AND client IS NOT "
-    "NULL;"
+    "CREATE INDEX submission_cancelled_client ON submission (client, id)"
+    "  WHERE state = 3 AND client IS NOT NULL;"
     "CREATE INDEX submission_cancelled_class ON submission (class, id) WHERE state = 3 AND class IS NOT NULL;"
-    "CREATE TABLE tally (what INTEGER PRIMARY KEY, n INTEGER NOT NULL);"
-    "INSERT INTO tally VALUES (0, 0), (1, 0), (2, 0), (3, 0), (100, 0);"
-    "CREATE TRIGGER task_added AFTER INSERT ON task BEGIN"
-    "  UPDATE tally SET n = n + 1 WHERE what = 100;"
-    "END;"
-    "CREATE TRIGGER task_removed AFTER DELETE ON task BEGIN"
-    "  UPDATE tally SET n = n - 1 WHERE what = 100;"
-    "END;"
-    "CREATE TRIGGER submission_added AFTER INSERT ON submission BEGIN"
-    "  UPDATE tally SET n = n + 1 WHERE what = new.state;"
-    "END;"
-    "CREATE TRIGGER submission_moved AFTER UPDATE OF state ON submission WHEN old.state <> new.state BEGIN"
-    "  UPDATE tally SET n = n - 1 WHERE what = old.state;"
-    "  UPDATE tally SET n = n + 1 WHERE what = new.state;"
-    "END;"
-    "CREATE TRIGGER submission_removed AFTER DELETE ON submission BEGIN"
-    "  UPDATE tally SET n = n - 1 WHERE what = old.state;"
-    "END;"
-    "PRAGMA application_id = 1986425444;"; /* SCHEMA_APPLICATION_ID */
-
-_Static_assert(SCHEMA_APPLICATION_ID == 1986425444, "the number in version_1 is the one in schema.h");
-
-/* How far a machine's times were off when it was asked: the newest of each GPU goes into later verdicts. */
-static const char version_2[] = "CREATE TABLE calibration ("
-                                "  id TEXT NOT NULL PRIMARY KEY,"
-                                "  created_ms INTEGER NOT NULL,"
-                                "  gpu TEXT NOT NULL,"
-                                "  document TEXT NOT NULL"
-                                ");";
-
-/* Which request of a client made what: a key that comes again is answered by it (docs/http.md). */
-static const char version_3[] = "CREATE TABLE idempotency ("
-                                "  client TEXT NOT NULL,"
-                                "  key TEXT NOT NULL,"
-                                "  request_hash TEXT NOT NULL,"
-                                "  id TEXT NOT NULL,"
-                                "  created_ms INTEGER NOT NULL,"
-                                "  PRIMARY KEY (client, key)"
-                                ") WITHOUT ROWID;"
-                                "CREATE INDEX idempotency_created ON idempotency (created_ms);";
-
-/*
- * Sums of verdicts, so that no question about a month reads a month of rows. They are kept by the writer with each
- * verdict (sums.c) and begin with this version. A scope is "" for all clients, or '=' and a client's name. A leader is
- * a submission of class ok; a record is one that was faster than all before it for its task and scope.
- */
-static const char version_4[] =
+    "CREATE INDEX submission_cache ON submission (cache_key, id) WHERE cache_key IS NOT NULL;"
+    "CREATE INDEX submission_run ON submission (run, id) WHERE run IS NOT NULL;"
+    "CREATE INDEX submission_run_step ON submission (run, step, id) WHERE run IS NOT NULL;"
+    "CREATE INDEX idempotency_created ON idempotency (created_ms);"
+    "CREATE INDEX submission_cached_from ON submission (cached_from) WHERE cached_from IS NOT NULL;"
+    "CREATE INDEX submission_finished ON submission (finished_ms, id) WHERE finished_ms > 0;"
+    "CREATE INDEX submission_logged ON submission (finished_ms, id) WHERE log_hash IS NOT NULL;"
+    "CREATE INDEX submission_source ON submission (source_hash);"
+    "CREATE INDEX submission_log ON submission (log_hash) WHERE log_hash IS NOT NULL;"
+    "CREATE INDEX task_reference ON task (reference_hash);"
+    "CREATE INDEX idempotency_id ON idempotency (id);"
+    /*
+     * Sums of verdicts, so that no question about a month reads a month of rows. They are kept by the writer with each
+     * verdict (sums.c). A scope is "" for all clients, or '=' and a client's name; in the sums by run it is that of the
+     * submission's own client, "" where it has none, and what is asked for of all clients is added up. A leader is a
+     * submission of class ok; a record is one that was faster than all before it for its task and scope. bin_0 to bin_8
+     * count speed-ups by size (rows.c).
+     */
     "CREATE TABLE trend ("
     "  span_s INTEGER NOT NULL,"
     "  scope TEXT NOT NULL,"
@@ -128,11 +168,15 @@ static const char version_4[] =
     "  reward_bin INTEGER NOT NULL,"
     "  n INTEGER NOT NULL,"
     "  reward_sum REAL NOT NULL,"
+    "  wait_ms INTEGER NOT NULL DEFAULT 0," /* how long verdicts waited, and held devices */
+    "  device_ms INTEGER NOT NULL DEFAULT 0,"
     "  PRIMARY KEY (span_s, scope, start_s, class, failed_at, passed, reward_bin)"
     ") WITHOUT ROWID;"
     "CREATE TABLE failure ("
     "  scope TEXT NOT NULL,"
     "  start_s INTEGER NOT NULL,"
+    "  run TEXT NOT NULL," /* "": none */
+    "  task_id TEXT NOT NULL,"
     "  class TEXT NOT NULL,"
     "  failed_at TEXT NOT NULL,"
     "  message TEXT NOT NULL,"
@@ -140,8 +184,9 @@ static const char version_4[] =
     "  first_ms INTEGER NOT NULL,"
     "  last_ms INTEGER NOT NULL,"
     "  last_id TEXT NOT NULL,"
-    "  PRIMARY KEY (scope, start_s, class, failed_at, message)"
+    "  PRIMARY KEY (scope, start_s, run, task_id, class, failed_at, message)"
     ") WITHOUT ROWID;"
+    "CREATE INDEX failure_oldest ON failure (start_s);"
     "CREATE TABLE task_sum ("
     "  scope TEXT NOT NULL,"
     "  task_id TEXT NOT NULL,"
@@ -177,64 +222,21 @@ static const char version_4[] =
     "  speedup REAL NOT NULL,"
     "  PRIMARY KEY (scope, task_id, finished_ms, id)"
     ") WITHOUT ROWID;"
-    "CREATE TRIGGER leader_removed AFTER DELETE ON submission BEGIN"
-    "  DELETE FROM leader WHERE id = old.id;"
-    "END;"
-    "ALTER TABLE submission_group ADD COLUMN client TEXT;"
-    "UPDATE submission_group SET client ="
-    "  (SELECT client FROM submission WHERE group_id = submission_group.id ORDER BY group_index LIMIT 1);"
-    "CREATE INDEX submission_group_client ON submission_group (client, id) WHERE client IS NOT NULL;";
-
-/* Under the same key stands what is judged the same: the newest verdict answers for identical candidates. */
-static const char version_5[] =
-    "ALTER TABLE submission ADD COLUMN cache_key TEXT;"
-    "CREATE INDEX submission_cache ON submission (cache_key, id) WHERE cache_key IS NOT NULL;";
-
-/* What counts against a client's quota of the day. */
-static const char version_6[] = "ALTER TABLE submission ADD COLUMN device_ms INTEGER;";
-/* What the sweep asks (sweep.c): the oldest that ended, and who refers to what it would remove. */
-static const char version_7[] =
-    "ALTER TABLE submission ADD COLUMN cached_from TEXT;"
-    "UPDATE submission SET cached_from = json_extract(verdict, '$.cached_from')"
-    "  WHERE verdict LIKE '%\"cached_from\":\"%' AND json_valid(verdict);"
-    "CREATE INDEX submission_cached_from ON submission (cached_from) WHERE cached_from IS NOT NULL;"
-    "CREATE INDEX submission_finished ON submission (finished_ms, id) WHERE finished_ms > 0;"
-    "CREATE INDEX submission_logged ON submission (finished_ms, id) WHERE log_hash IS NOT NULL;"
-    "CREATE INDEX submission_source ON submission (source_hash);"
-    "CREATE INDEX submission_log ON submission (log_hash) WHERE log_hash IS NOT NULL;"
-    "CREATE INDEX task_reference ON task (reference_hash);"
-    "CREATE INDEX idempotency_id ON idempotency (id);"
-    "CREATE INDEX record_id ON record (id);";
-
-/* What a table shows of a verdict, so that a page is read without reading verdicts; NULL in what was stored before. */
-static const char version_8[] = "ALTER TABLE submission ADD COLUMN brief TEXT;";
-
-/* How long a GPU's canary takes: its norm, which fresh workers and a restart are judged by. */
-static const char version_9[] = "CREATE TABLE canary ("
-                                "  gpu TEXT NOT NULL,"
-                                "  driver TEXT NOT NULL,"
-                                "  kind TEXT NOT NULL,"
-                                "  changed_ms INTEGER NOT NULL,"
-                                "  document TEXT NOT NULL,"
-                                "  PRIMARY KEY (gpu, driver, kind)"
-                                ") WITHOUT ROWID;";
-
-/*
- * A client's own names of tasks. What was registered before is the operator's, the oldest of a name first. What is
- * counted of a task goes with it; what was judged stays.
- */
-static const char version_10[] =
-    "CREATE TABLE task_alias ("
-    "  client TEXT NOT NULL,"
-    "  name TEXT NOT NULL,"
-    "  task_id TEXT NOT NULL,"
-    "  created_ms INTEGER NOT NULL,"
-    "  PRIMARY KEY (client, name)"
+    "CREATE INDEX record_id ON record (id);"
+    "CREATE TABLE run_sum (run TEXT NOT NULL, scope TEXT NOT NULL," RUN_COUNTS
+    "  first_step INTEGER, last_step INTEGER, first_ms INTEGER NOT NULL, last_ms INTEGER NOT NULL,"
+    "  PRIMARY KEY (run, scope)"
     ") WITHOUT ROWID;"
-    "CREATE INDEX task_alias_oldest ON task_alias (name, created_ms);"
-    "CREATE INDEX task_alias_task ON task_alias (task_id);"
-    "INSERT OR IGNORE INTO task_alias SELECT '', name, id, created_ms FROM task WHERE name IS NOT NULL"
-    "  ORDER BY created_ms, id;"
+    "CREATE TABLE run_step (run TEXT NOT NULL, step INTEGER NOT NULL, task_id TEXT NOT NULL,"
+    "  scope TEXT NOT NULL," RUN_COUNTS "  PRIMARY KEY (run, step, task_id, scope)"
+    ") WITHOUT ROWID;"
+    /* What is counted of a task goes with it; what was judged stays. */
+    "CREATE TRIGGER task_added AFTER INSERT ON task BEGIN"
+    "  UPDATE tally SET n = n + 1 WHERE what = 100;"
+    "END;"
+    "CREATE TRIGGER task_removed AFTER DELETE ON task BEGIN"
+    "  UPDATE tally SET n = n - 1 WHERE what = 100;"
+    "END;"
     "CREATE TRIGGER task_uncounted AFTER DELETE ON task BEGIN"
     "  DELETE FROM task_sum WHERE task_id = old.id;"
     "  DELETE FROM leader WHERE task_id = old.id;"
@@ -243,84 +245,24 @@ static const char version_10[] =
     "    AND NOT EXISTS (SELECT 1 FROM submission WHERE source_hash = old.reference_hash)"
     "    AND NOT EXISTS (SELECT 1 FROM submission WHERE log_hash = old.reference_hash)"
     "    AND NOT EXISTS (SELECT 1 FROM task WHERE reference_hash = old.reference_hash);"
+    "END;"
+    "CREATE TRIGGER submission_added AFTER INSERT ON submission BEGIN"
+    "  UPDATE tally SET n = n + 1 WHERE what = new.state;"
+    "END;"
+    "CREATE TRIGGER submission_moved AFTER UPDATE OF state ON submission WHEN old.state <> new.state BEGIN"
+    "  UPDATE tally SET n = n - 1 WHERE what = old.state;"
+    "  UPDATE tally SET n = n + 1 WHERE what = new.state;"
+    "END;"
+    "CREATE TRIGGER submission_removed AFTER DELETE ON submission BEGIN"
+    "  UPDATE tally SET n = n - 1 WHERE what = old.state;"
+    "END;"
+    "CREATE TRIGGER leader_removed AFTER DELETE ON submission BEGIN"
+    "  DELETE FROM leader WHERE id = old.id;"
     "END;";
 
-/* Who judges what, and under which number (store.h, "ownership"). What a version before this left running has no owner. */
-static const char version_11[] = "CREATE TABLE node ("
-                                 "  name TEXT PRIMARY KEY,"
-                                 "  epoch INTEGER NOT NULL,"
-                                 "  lease_until_ms INTEGER NOT NULL"
-                                 ") WITHOUT ROWID;"
-                                 "ALTER TABLE submission ADD COLUMN node TEXT;"
-                                 "ALTER TABLE submission ADD COLUMN claim INTEGER NOT NULL DEFAULT 0;"
-                                 "UPDATE submission SET node = '' WHERE state = 1;";
+_Static_assert(SCHEMA_APPLICATION_ID == 1986425444, "the number in version_first is the one in schema.h");
 
-/*
- * To which run and step it belongs (labels.h), and sums by them, which begin with this version. A scope is here that of
- * the submission's own client, "" where it has none; what is asked for of all clients is added up. bin_0 to bin_8 count
- * speed-ups by size (rows.c).
- */
-#define RUN_COUNTS                                                                    \
-    "  n INTEGER NOT NULL, infra INTEGER NOT NULL, ok INTEGER NOT NULL,"              \
-    "  cheats INTEGER NOT NULL, rewarded INTEGER NOT NULL, reward_sum REAL NOT NULL," \
-    "  speedup REAL, bin_0 INTEGER NOT NULL, bin_1 INTEGER NOT NULL,"                 \
-    "  bin_2 INTEGER NOT NULL, bin_3 INTEGER NOT NULL, bin_4 INTEGER NOT NULL,"       \
-    "  bin_5 INTEGER NOT NULL, bin_6 INTEGER NOT NULL, bin_7 INTEGER NOT NULL,"       \
-    "  bin_8 INTEGER NOT NULL,"
-#define LABELS_OF(table)                                                               \
-    "ALTER TABLE " table " ADD COLUMN run TEXT;"                                       \
-    "ALTER TABLE " table " ADD COLUMN step INTEGER;"                                   \
-    "UPDATE " table " SET run = json_extract(request, '$.metadata.run')"               \
-    "  WHERE request LIKE '%\"run\"%' AND json_valid(request)"                         \
-    "    AND json_type(request, '$.metadata.run') = 'text'"                            \
-    "    AND length(json_extract(request, '$.metadata.run')) BETWEEN 1 AND 200;"       \
-    "UPDATE " table " SET step = json_extract(request, '$.metadata.step')"             \
-    "  WHERE run IS NOT NULL AND json_type(request, '$.metadata.step') = 'integer'"    \
-    "    AND json_extract(request, '$.metadata.step') BETWEEN 0 AND 9007199254740991;" \
-    "CREATE INDEX " table "_run ON " table " (run, id) WHERE run IS NOT NULL;"         \
-    "CREATE INDEX " table "_run_step ON " table " (run, step, id) WHERE run IS NOT NULL;"
-
-static const char version_12[] = LABELS_OF("submission")
-    LABELS_OF("submission_group") "CREATE TABLE run_sum (run TEXT NOT NULL, scope TEXT NOT NULL," RUN_COUNTS
-                                  "  first_step INTEGER, last_step INTEGER, first_ms INTEGER NOT NULL, "
-                                  "last_ms INTEGER NOT NULL,"
-                                  "  PRIMARY KEY (run, scope)"
-                                  ") WITHOUT ROWID;"
-                                  "CREATE TABLE run_step (run TEXT NOT NULL, step INTEGER NOT NULL, task_id "
-                                  "TEXT NOT NULL,"
-                                  "  scope TEXT NOT NULL," RUN_COUNTS
-                                  "  PRIMARY KEY (run, step, task_id, scope)"
-                                  ") WITHOUT ROWID;";
-
-/* Failures by run and task; how long verdicts waited, and held devices. What was counted before has none of these. */
-static const char version_13[] = "ALTER TABLE trend ADD COLUMN wait_ms INTEGER NOT NULL DEFAULT 0;"
-                                 "ALTER TABLE trend ADD COLUMN device_ms INTEGER NOT NULL DEFAULT 0;"
-                                 "ALTER TABLE failure RENAME TO failure_before;"
-                                 "CREATE TABLE failure ("
-                                 "  scope TEXT NOT NULL,"
-                                 "  start_s INTEGER NOT NULL,"
-                                 "  run TEXT NOT NULL," /* "": none */
-                                 "  task_id TEXT NOT NULL,"
-                                 "  class TEXT NOT NULL,"
-                                 "  failed_at TEXT NOT NULL,"
-                                 "  message TEXT NOT NULL,"
-                                 "  n INTEGER NOT NULL,"
-                                 "  first_ms INTEGER NOT NULL,"
-                                 "  last_ms INTEGER NOT NULL,"
-                                 "  last_id TEXT NOT NULL,"
-                                 "  PRIMARY KEY (scope, start_s, run, task_id, class, failed_at, message)"
-                                 ") WITHOUT ROWID;"
-                                 "INSERT INTO failure SELECT scope, start_s, '', '', class, failed_at, "
-                                 "message, n, first_ms, last_ms, last_id"
-                                 "  FROM failure_before;"
-                                 "DROP TABLE failure_before;"
-                                 "CREATE INDEX failure_oldest ON failure (start_s);";
-
-static const struct schema_step steps_known[] = {
-    { version_1 },  { version_2 },  { version_3 },  { version_4 }, { version_5 },
-    { version_6 },  { version_7 },  { version_8 },  { version_9 }, { version_10 },
-    { version_11 }, { version_12 }, { version_13 },
-};
+static const struct schema_step steps_known[] = { [SCHEMA_FIRST - 1] = { version_first } };
 
 const struct schema_step *
 schema_steps(size_t *n)
@@ -381,7 +323,13 @@ schema_migrate(sqlite3 *db, const struct schema_step *steps, size_t n, struct er
             err, ERR_STORE,
             "schema version %lld, and this program knows versions up to %zu: use a newer verifierd",
             (long long)version, n);
-    for (size_t i = (size_t)version; i < n; i++) {
+    if (version > 0 && version < SCHEMA_FIRST)
+        return error_set(
+            err, ERR_STORE,
+            "schema version %lld is older than any that was released: move the file away and begin "
+            "a new one, or keep the verifierd that wrote it",
+            (long long)version);
+    for (size_t i = version ? (size_t)version : SCHEMA_FIRST - 1; i < n; i++) {
         rc = take_step(db, steps[i].sql, i + 1, err);
         if (rc < 0) {
             error_prefix(err, "making schema version %zu", i + 1);

@@ -14,7 +14,10 @@
 /* Marks the file as a verifierd store (PRAGMA application_id): "vfrd". */
 #define SCHEMA_APPLICATION_ID 0x76667264
 
-/* Row i takes a file from version i to version i + 1; row 0 makes an empty file a store. */
+/* The first version that was released. */
+#define SCHEMA_FIRST 13
+
+/* Row i takes a file from version i to version i + 1. Row SCHEMA_FIRST - 1 makes an empty file a store; before it are none. */
 struct schema_step {
     const char *sql;
 };
@@ -25,7 +28,7 @@ const struct schema_step *schema_steps(size_t *n);
 /*
  * Bring the database to version n by the steps it lacks, each in a transaction
  * of its own, so that a crash in between leaves a file that can be taken up again.
- * Returns 0, ERR_STORE (of a newer program, not a store, a failing step) or ERR_NOMEM.
+ * Returns 0, ERR_STORE (of a newer program, older than SCHEMA_FIRST, not a store, a failing step) or ERR_NOMEM.
  */
 int schema_migrate(sqlite3 *db, const struct schema_step *steps, size_t n, struct error *err);
 
