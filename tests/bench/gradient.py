@@ -26,14 +26,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import traceback
 import zipfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +39,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "client" / "python")]
 
 import corpus  # noqa: E402
+from answering import answering, document  # noqa: E402
 from daemon import Daemon, running_daemon  # noqa: E402
 
 Json = dict[str, Any]
@@ -403,33 +402,8 @@ class Substitute:
 def substituted(daemon: Daemon | None, task: str) -> Iterator[str]:
     judge = Substitute(daemon, task)
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def _reply(self, body: Json | None) -> None:
-            content = json.dumps(judge.answer(self.command, self.path, body)).encode()
-            with suppress(ConnectionError):  # a training that ran out of time does not wait for it
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
-
-        def do_GET(self) -> None:
-            self._reply(None)
-
-        def do_POST(self) -> None:
-            self._reply(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with answering(lambda call: document(200, judge.answer(call.method, call.path, call.body))) as url:
+        yield url
 
 
 @contextmanager

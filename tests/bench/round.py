@@ -33,8 +33,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "e2e")]
 
 import round_answers  # noqa: E402
+from answering import Call, Reply, answering, document  # noqa: E402
 from daemon import Daemon, DaemonError, running_daemon  # noqa: E402
-from endpoint import listening  # noqa: E402
 from gpu_check import reachable_bundle  # noqa: E402
 
 Json = dict[str, Any]
@@ -142,9 +142,10 @@ class Model:
             self.kinds[task] = round_answers.kinds(self.samples, draw)
             self.answers[task] = [round_answers.answer(kind, task, reference, draw) for kind in self.kinds[task]]
 
-    def reply(self, method: str, path: str, body: Json) -> tuple[int, dict[str, str], bytes]:
-        if method != "POST":
+    def reply(self, call: Call) -> Reply:
+        if call.method != "POST":
             return 404, {}, b"{}"
+        body = call.body
         prompt = body["messages"][0]["content"]
         task = next(name for name, reference in self.references.items() if reference.strip() in prompt)
         time.sleep(self.answer_s)
@@ -152,7 +153,7 @@ class Model:
             {"index": i, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
             for i, text in enumerate(self.answers[task][: body["n"]])
         ]
-        return 200, {}, json.dumps({"choices": choices}).encode()
+        return document(200, {"choices": choices})
 
 
 # --- what came of it ---
@@ -215,7 +216,7 @@ def round_of(setting: argparse.Namespace, daemon: Daemon, programs: Path, place:
     model = Model(tasks_of(programs, workdir, setting.tasks, SIZES[has_gpu]), setting.samples, setting.answer_s)
     tasks = workdir / "data" / "processed" / "fused.jsonl"
     out = workdir / "outputs" / "bestofn_run"
-    with listening(model.reply) as url:
+    with answering(model.reply) as url:
         ran = run(
             place.left_s(), place.logs / "trainer.log", str(programs / "trainer"), "bestofn", f"--url={daemon.url}",
             f"--endpoint={url}/v1", "--model=scripted", f"--workdir={workdir}", f"--tasks={tasks}", "--max-tasks=0",

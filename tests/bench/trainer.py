@@ -21,8 +21,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "e2e")]
 
+from answering import Call, Reply, answering, document  # noqa: E402
 from daemon import running_daemon  # noqa: E402
-from endpoint import TRAINER, code, fake_daemon, fenced, listening  # noqa: E402
+from endpoint import TRAINER, code, fake_daemon, fenced  # noqa: E402
 
 PROGRAMS = TRAINER.parent
 # Steps of a module, so that no two rows are the same and each runs: an element-wise step keeps the shape.
@@ -142,18 +143,16 @@ def bestofn(workdir: Path, tasks: int, samples: int) -> Cost:
     answer = fenced(code("softmax/honest")) + " " * 2000
     asked = 0
 
-    def reply(method: str, path: str, body: dict[str, object]) -> tuple[int, dict[str, str], bytes]:
+    def reply(call: Call) -> Reply:
         nonlocal asked
         asked += 1
-        n = body["n"]
-        assert isinstance(n, int)
-        texts = [answer.replace("```python\n", f"```python\n# {asked}.{i}\n") for i in range(n)]
+        texts = [answer.replace("```python\n", f"```python\n# {asked}.{i}\n") for i in range(call.body["n"])]
         choices = [{"index": i, "finish_reason": "stop", "message": {"content": text}} for i, text in enumerate(texts)]
-        return 200, {}, json.dumps({"choices": choices}).encode()
+        return document(200, {"choices": choices})
 
     file = workdir / "tasks.jsonl"
     file.write_text("".join(task_rows(tasks)))
-    with fake_daemon() as judge, listening(reply) as url:
+    with fake_daemon() as judge, answering(reply) as url:
         return measure(
             "bestofn", f"--url={judge.url}", f"--endpoint={url}/v1", "--model=none", f"--workdir={workdir}",
             f"--tasks={file}", "--max-tasks=0", f"--samples={samples}",

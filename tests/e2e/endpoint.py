@@ -5,22 +5,20 @@ from __future__ import annotations
 import itertools
 import json
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import service
+from answering import Call, Reply, answering, document
 
 TRAINER = service.BINARY.with_name("trainer")
 TESTS = Path(__file__).parents[1]
 LIMIT_S = 300.0
 Json = dict[str, Any]
-Reply = tuple[int, dict[str, str], bytes]
 
 
 def code(label: str) -> str:
@@ -88,52 +86,11 @@ class Endpoint:
 
 
 @contextmanager
-def listening(answer: Callable[[str, str, Json], Reply]) -> Iterator[str]:
-    """An HTTP server of JSON: answer(method, path, body); its URL."""
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def take(self) -> None:
-            content = self.rfile.read(int(self.headers["Content-Length"] or 0))
-            status, headers, said = answer(self.command, self.path, json.loads(content) if content else {})
-            self.send_response(status)
-            usual = {"Content-Type": "application/json", "Content-Length": str(len(said))}
-            for name, value in (usual | headers).items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(said)
-
-        do_POST = do_GET = take
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    class Server(ThreadingHTTPServer):
-        request_queue_size = 128
-
-        def handle_error(self, request: Any, client_address: Any) -> None:
-            pass  # clients that are killed leave broken pipes
-
-    server = Server(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
-@contextmanager
 def serving() -> Iterator[Endpoint]:
     script = Endpoint()
-    with listening(lambda method, path, body: script.answer(body | {"path": path})) as url:
+    with answering(lambda call: script.answer((call.body or {}) | {"path": call.path})) as url:
         script.url = url + "/v1"
         yield script
-
-
-def document(status: int, content: object, headers: dict[str, str] | None = None) -> Reply:
-    return status, headers or {}, json.dumps(content).encode()
 
 
 @dataclass
@@ -151,7 +108,8 @@ class FakeDaemon:
     task_numbers: Iterator[int] = field(default_factory=itertools.count)
     group_numbers: Iterator[int] = field(default_factory=itertools.count)
 
-    def answer(self, method: str, path: str, body: Json) -> Reply:
+    def answer(self, call: Call) -> Reply:
+        method, path, body = call.method, call.path, call.body or {}
         self.asked.append((method, path, body))
         if self.faults and (reply := self.faults.pop(0)(method, path, body)) is not None:
             return reply
@@ -188,7 +146,7 @@ class FakeDaemon:
 @contextmanager
 def fake_daemon() -> Iterator[FakeDaemon]:
     script = FakeDaemon()
-    with listening(script.answer) as url:
+    with answering(script.answer) as url:
         script.url = url
         yield script
 

@@ -286,6 +286,14 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def wait_for(is_so: Callable[[], object], limit_s: float = 60.0, what: str = "it did not come to pass in time") -> None:
+    """Ask until it is so; AssertionError when limit_s is over."""
+    deadline = time.monotonic() + limit_s
+    while not is_so():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
 @contextlib.contextmanager
 def directory() -> Iterator[Path]:
     """A fresh directory that children under other user ids can pass through."""

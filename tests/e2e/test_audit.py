@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -48,10 +47,7 @@ def test_the_trail_has_who_what_and_when(daemon: Daemon) -> None:
     assert client.call("POST", "/v1/retention", {}, admin).status == 202
     (daemon.directory / "conf").write_text("queue_limit = 7\n")
     os.kill(daemon.pid, signal.SIGHUP)
-    deadline = time.monotonic() + 60
-    while "reload" not in [one["action"] for one in entries(client, admin)]:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    service.wait_for(lambda: "reload" in [one["action"] for one in entries(client, admin)])
     assert token(daemon, "revoke", "--name=r").returncode == 0
     assert token(daemon, "revoke", "--name=none").returncode == 1
     found = entries(client, admin)

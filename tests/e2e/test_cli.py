@@ -8,16 +8,15 @@ import pty
 import re
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import service
+from answering import Call, Reply, answering, document
 
 VERIFIER = service.BINARY.with_name("verifier")
 LIMIT_S = 60.0
@@ -81,12 +80,12 @@ class Script:
     def on(self, call: str, *answers: tuple[int, object]) -> None:
         self.answers[call] = list(answers)
 
-    def answer(self, method: str, target: str) -> tuple[int, object]:
-        key = f"{method} {target.partition('?')[0]}"
-        rows = self.answers.get(key)
-        if not rows:
-            return 404, {"title": "There is nothing here", "status": 404, "detail": f"no {key}"}
-        return rows.pop(0) if len(rows) > 1 else rows[0]
+    def answer(self, call: Call) -> Reply:
+        self.calls.append((call.method, call.path, call.body, call.headers.get("Authorization")))
+        key = f"{call.method} {call.path.partition('?')[0]}"
+        missing = [(404, {"title": "There is nothing here", "status": 404, "detail": f"no {key}"})]
+        rows = self.answers.get(key) or missing
+        return document(*(rows.pop(0) if len(rows) > 1 else rows[0]), self.headers)
 
     def sent(self, call: str) -> Any:
         """The body of the one call of this kind."""
@@ -94,46 +93,14 @@ class Script:
         return body
 
 
-def make_handler(script: Script) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-        def serve(self) -> None:
-            size = int(self.headers.get("Content-Length") or 0)
-            body = json.loads(self.rfile.read(size)) if size else None
-            script.calls.append((self.command, self.path, body, self.headers.get("Authorization")))
-            status, document = script.answer(self.command, self.path)
-            data = document if isinstance(document, bytes) else json.dumps(document).encode()
-            self.send_response(status)
-            for name, value in script.headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        do_GET = do_POST = do_PATCH = do_DELETE = serve
-
-    return Handler
-
-
 @pytest.fixture
 def script() -> Iterator[Script]:
     script = Script()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), make_handler(script))
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    script.url = f"http://127.0.0.1:{server.server_port}"
     script.on("GET /v1/tasks/softmax", (200, {"id": "sha256:ab", "name": "softmax", "reference": "x = 1\n"}))
     script.on("POST /v1/submissions", (202, {"id": ID, "state": "queued"}))
     script.on("GET /v1/submissions/" + ID, (200, OK))
-    yield script
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with answering(script.answer) as script.url:
+        yield script
 
 
 @pytest.fixture

@@ -6,15 +6,14 @@ import datetime
 import json
 import os
 import subprocess
-import threading
 from collections.abc import Iterator
-from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import service
 import test_cli
+from answering import answering
 
 NOTHING = "http://127.0.0.1:1"
 LEVELS = {"ok", "warn", "fail"}
@@ -74,17 +73,10 @@ def well() -> dict[str, Any]:
 @pytest.fixture
 def script() -> Iterator[test_cli.Script]:
     script = test_cli.Script()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), test_cli.make_handler(script))
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    script.url = f"http://127.0.0.1:{server.server_port}"
     script.on("GET /healthz", (200, {"status": "ok"}))
     script.on("GET /v1/calibrations", (200, {"items": [{}]}))
-    yield script
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with answering(script.answer) as script.url:
+        yield script
 
 
 def test_a_running_daemon_is_well(client: service.Client) -> None:

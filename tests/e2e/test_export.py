@@ -11,7 +11,6 @@ import os
 import signal
 import sqlite3
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -153,10 +152,7 @@ def pause(daemon: Daemon, paused: bool) -> None:
     """By the settings, read again; acknowledged by the daemon's own state."""
     (daemon.directory / "conf").write_text(f"paused = {str(paused).lower()}\n")
     os.kill(daemon.pid, signal.SIGHUP)
-    deadline = time.monotonic() + 60
-    while daemon.client.get("/readyz").status != (503 if paused else 200):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    service.wait_for(lambda: daemon.client.get("/readyz").status == (503 if paused else 200))
 
 
 def test_unfinished_submissions_are_exported_too(filled: tuple[Client, Daemon, list[Json]]) -> None:
@@ -278,10 +274,7 @@ def test_who_does_not_take_it_is_let_go_and_others_are_not_held_up(large: Daemon
     assert (full.status, full.json()["code"]) == (503, "unavailable") and full.headers["Retry-After"]
     assert large.client.get("/healthz").status == 200
     # Their time is over after body_limit_ms; then there is room again.
-    deadline = time.monotonic() + 60
-    while large.client.get("/v1/status").json()["http"]["exports"] > 0:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    service.wait_for(lambda: large.client.get("/v1/status").json()["http"]["exports"] <= 0)
     assert large.client.get("/v1/export?since=9999-01-01").status == 200
     for answer in answers:
         with pytest.raises((http.client.IncompleteRead, ConnectionError)):

@@ -10,10 +10,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
+from answering import listening
 from endpoint import TESTS, TRAINER, Json, lines
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -132,13 +133,9 @@ def hub() -> Iterator[Hub]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    script.url = f"http://127.0.0.1:{server.server_port}"
-    yield script
-    script.release.set()
-    server.shutdown()
-    server.server_close()
+    with listening(Handler) as script.url:
+        yield script
+        script.release.set()
 
 
 def command(tmp_path: Path, *arguments: str) -> list[str]:

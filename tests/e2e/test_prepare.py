@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 import service
-from endpoint import Reply, document, fake_daemon
+from answering import Reply, document
+from endpoint import fake_daemon
 
 TRAINER = service.BINARY.with_name("trainer")
 TESTS = Path(__file__).parents[1]

@@ -221,10 +221,7 @@ def test_it_comes_by_itself_and_with_new_settings(daemon: Daemon) -> None:
     }  # fmt: skip
     settle(daemon, "retention_days = 30\nretention_interval_s = 1\n")
     os.kill(daemon.pid, signal.SIGHUP)
-    deadline = time.monotonic() + 60
-    while client.get("/v1/status").json()["counts"]["done"] == 1:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    service.wait_for(lambda: client.get("/v1/status").json()["counts"]["done"] != 1)
     assert client.get("/v1/retention").json()["days"] == 30
     daemon.stop()
     assert "removed 1 submissions" in daemon.log.read_text()
@@ -241,8 +238,5 @@ def test_a_second_sweep_beside_the_first_is_a_conflict(daemon: Daemon) -> None:
     second = client.post("/v1/retention", {"vacuum": True})
     assert second.status == 409 and second.json()["code"] == "sweep_running", second
     assert second.json()["retryable"] is True
-    deadline = time.monotonic() + 60
-    while client.get("/v1/retention").json()["running"]:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    service.wait_for(lambda: not client.get("/v1/retention").json()["running"])
     assert client.post("/v1/retention", {}).status == 202

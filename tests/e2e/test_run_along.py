@@ -9,17 +9,16 @@ import json
 import os
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import service
+from answering import Call, Reply, answering
 from finetune import checkpoint, layout
 
 ENGINE = "cp -rT {source} {target}"
@@ -63,30 +62,12 @@ pathlib.Path(sys.argv[2]).with_name("status").write_text("0")
 def cloud(answers: dict[str, str]) -> Iterator[str]:
     """A metadata service of AWS and GCP: host and port."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def _send(self, status: int, text: str) -> None:
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text.encode())
+    def answer(call: Call) -> Reply:
+        found = "the-token" if call.method == "PUT" else answers.get(call.path)
+        return 404 if found is None else 200, {}, (found or "").encode()
 
-        def do_PUT(self) -> None:
-            self._send(200, "the-token")
-
-        def do_GET(self) -> None:
-            found = answers.get(self.path)
-            self._send(404 if found is None else 200, found or "")
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with answering(answer) as url:
+        yield url.removeprefix("http://")
 
 
 def wait_until(is_so: Callable[[], Any], what: str) -> Any:

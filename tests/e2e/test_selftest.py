@@ -11,12 +11,13 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 import service
+from answering import Call, Reply, answering, document
 
 VERIFIER = service.BINARY.with_name("verifier")
 LIMIT_S = 300.0
@@ -55,7 +56,10 @@ class Fake:
         self._ids = itertools.count(1)
         self._lock = threading.Lock()
 
-    def answer(self, method: str, path: str, body: Json | None) -> tuple[int, Json]:
+    def answer(self, call: Call) -> Reply:
+        return document(*self._answer(call.method, call.path, call.body))
+
+    def _answer(self, method: str, path: str, body: Json | None) -> tuple[int, Json]:
         with self._lock:
             if path == "/readyz":
                 return 200, {"status": "ready"}
@@ -82,39 +86,13 @@ class Fake:
 
 @pytest.fixture
 def serve() -> Iterator[Callable[..., tuple[str, Fake]]]:
-    servers: list[ThreadingHTTPServer] = []
+    with ExitStack() as stack:
 
-    def start(judge: Judge, gpus: list[str] | None = None) -> tuple[str, Fake]:
-        fake = Fake(judge, gpus or [])
+        def start(judge: Judge, gpus: list[str] | None = None) -> tuple[str, Fake]:
+            fake = Fake(judge, gpus or [])
+            return stack.enter_context(answering(fake.answer)), fake
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-            def serve(self) -> None:
-                size = int(self.headers.get("Content-Length") or 0)
-                body = json.loads(self.rfile.read(size)) if size else None
-                status, document = fake.answer(self.command, self.path, body)
-                data = json.dumps(document).encode()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            do_GET = do_POST = do_DELETE = serve
-
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        servers.append(server)
-        return f"http://127.0.0.1:{server.server_port}", fake
-
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+        yield start
 
 
 FILES = {

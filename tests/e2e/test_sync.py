@@ -12,12 +12,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import service
+from answering import Call, Reply, answering
 from finetune import checkpoint, layout
 from moto.server import ThreadedMotoServer
 
@@ -329,53 +329,24 @@ class Cloud:
         self.answers: dict[str, str] = {}
         self.asked: list[tuple[str, str]] = []
         self.refused = 0  # tokens to refuse
-        outer = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def _send(self, status: int, text: str) -> None:
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(text)))
-                self.end_headers()
-                self.wfile.write(text.encode())
-
-            def do_PUT(self) -> None:
-                outer.asked.append(("PUT", self.path))
-                is_well = self.headers["X-aws-ec2-metadata-token-ttl-seconds"] == "21600"
-                self._send(200 if is_well else 400, "the-token")
-
-            def do_GET(self) -> None:
-                path = self.path.split("?")[0]
-                outer.asked.append(("GET", self.path))
-                wanted = {
-                    "/latest": ("X-aws-ec2-metadata-token", "the-token"),
-                    "/comput": ("Metadata-Flavor", "Google"),
-                    "/metada": ("Metadata", "true"),
-                }[path[:7]]
-                if self.headers[wanted[0]] != wanted[1]:
-                    self._send(403, "")
-                elif outer.refused:
-                    outer.refused -= 1
-                    self._send(401, "")
-                elif path in outer.answers:
-                    self._send(200, outer.answers[path])
-                else:
-                    self._send(404, "")
-
-            def log_message(self, format: str, *args: Any) -> None:
-                pass
-
-        self.handler = Handler
-
-
-@contextmanager
-def served(cloud: Cloud) -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), cloud.handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    def answer(self, call: Call) -> Reply:
+        path = call.path.split("?")[0]
+        self.asked.append((call.method, call.path))
+        if call.method == "PUT":
+            is_well = call.headers["X-aws-ec2-metadata-token-ttl-seconds"] == "21600"
+            return 200 if is_well else 400, {}, b"the-token"
+        wanted = {
+            "/latest": ("X-aws-ec2-metadata-token", "the-token"),
+            "/comput": ("Metadata-Flavor", "Google"),
+            "/metada": ("Metadata", "true"),
+        }[path[:7]]
+        if call.headers[wanted[0]] != wanted[1]:
+            return 403, {}, b""
+        if self.refused:
+            self.refused -= 1
+            return 401, {}, b""
+        return (200, {}, self.answers[path].encode()) if path in self.answers else (404, {}, b"")
 
 
 NOTICES = [
@@ -392,7 +363,7 @@ def watched(cloud: Cloud, name: str, *more: str) -> Iterator[tuple[subprocess.Po
     sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     # Reap it as soon as it ends: the watch waits until it is gone.
     threading.Thread(target=sleeper.wait, daemon=True).start()
-    with served(cloud) as url:
+    with answering(cloud.answer) as url:
         command = [
             str(TRAINER),
             "watch",
@@ -472,7 +443,7 @@ def test_a_save_that_takes_longer_than_the_notice_costs_nothing_that_was_verifie
     cloud = Cloud()
     cloud.answers["/latest/meta-data/spot/instance-action"] = '{"action":"terminate"}'
     try:
-        with served(cloud) as url:
+        with answering(cloud.answer) as url:
             done = trainer("watch", "--clouds=aws", f"--aws-url={url}", *options)
         assert saving.poll() is None
     finally:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 import service
-from endpoint import ANSWERS, LIMIT_S, TESTS, Endpoint, Json, Reply, code, command, fake_daemon, fenced, lines, run
+from answering import Reply
+from endpoint import ANSWERS, LIMIT_S, TESTS, Endpoint, Json, code, command, fake_daemon, fenced, lines, run
 
 
 @pytest.fixture

@@ -16,15 +16,14 @@ from pathlib import Path
 
 import pytest
 import service
+from answering import Reply, document
 from endpoint import (
     LIMIT_S,
     TESTS,
     Endpoint,
     FakeDaemon,
     Json,
-    Reply,
     command,
-    document,
     fake_daemon,
     lines,
     run,

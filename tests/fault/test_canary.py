@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +15,6 @@ from scripted import SCRIPTED, TASK
 
 LIMIT_S = 60.0
 USUAL_NS = 300_000
-
-
-def wait_for(what: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
-    deadline = time.monotonic() + limit_s
-    while not what():
-        assert time.monotonic() < deadline, "it did not come to pass in time"
-        time.sleep(0.02)
 
 
 @dataclass
@@ -102,7 +95,7 @@ def test_a_busy_gpu_is_looked_at_between_its_jobs(gpu: Gpu) -> None:
 
 def test_an_idle_gpu_is_looked_at_by_the_timer(gpu: Gpu) -> None:
     with daemon(canary_interval_s=1) as running:
-        wait_for(lambda: gpu.canaries() >= 4)
+        service.wait_for(lambda: gpu.canaries() >= 4)
         found = told(running)
         assert (found["interval_s"], found["why_none"], found["failures"]) == (1, None, 0)
         assert found["passed"] and found["age_s"] is not None and found["passes"] >= 3
@@ -128,7 +121,7 @@ def test_only_timing_waits_for_the_end_of_the_candidate_before(
         assert before["class"] == "mismatch"
         assert len(running.client.get(f"/v1/submissions/{before['id']}/log").body) == 1000
         timed = running.client.submit({"task": "scripted", "candidate": "# script: timing=1.1\n"})
-        wait_for(lambda: running.client.get(f"/v1/submissions/{timed}").json()["stage"] == "timing")
+        service.wait_for(lambda: running.client.get(f"/v1/submissions/{timed}").json()["stage"] == "timing")
         time.sleep(0.3)
         assert gpu.notes()[-2:] == ["stage tiny", "stage full"]
         (tmp_path / "end").touch()

@@ -232,10 +232,7 @@ def test_a_compiler_does_not_compile_ahead_without_end(roles: Roles, jobs: int, 
         f" SELECT 'x' || i, 0, 1, 0, 0, true FROM generate_series(1, {jobs}) i;"
         f"INSERT INTO verifierd.carried SELECT 'x1', '{{}}', {size}, ''"
     )
-    deadline = time.monotonic() + LIMIT_S
-    while b"nothing more is begun" not in compiler.log.read_bytes():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    service.wait_for(lambda: b"nothing more is begun" in compiler.log.read_bytes(), LIMIT_S)
     poster(front)("timing=1.3"), poster(compiler)("timing=1.3")
     time.sleep(1)  # four looks
     untouched = "SELECT count(*) FROM verifierd.job WHERE id NOT LIKE 'x%' AND state = 0 AND claim = 0"

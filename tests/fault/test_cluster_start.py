@@ -154,14 +154,12 @@ def test_a_running_node_does_not_write_to_what_a_start_refuses(directory: Path) 
             node.call("POST", "/v1/tasks", TASK)
             found.ask("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'verifierd'")
             body = {"task": "scripted", "candidate": "# script: timing=1.3\n"}
-            deadline = time.monotonic() + LIMIT_S
-            while "its standby is asynchronous" not in node.log.read_text():
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
+            service.wait_for(lambda: "its standby is asynchronous" in node.log.read_text())
             assert node.call("POST", "/v1/submissions", body)[0] == 503
             assert found.ask("SELECT count(*) FROM verifierd.submission") == ["0"]
             found.ask("ALTER SYSTEM SET synchronous_standby_names = '*'")
             found.ask("SELECT pg_reload_conf()")
+            deadline = time.monotonic() + LIMIT_S
             while (answer := node.call("POST", "/v1/submissions", body))[0] != 202:
                 assert time.monotonic() < deadline, answer
                 time.sleep(0.2)
@@ -337,17 +335,12 @@ def test_a_transaction_of_somebody_else_that_stays_open_is_named(directory: Path
         try:
             holder.stdin.write("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1;\n")
             holder.stdin.flush()
-            deadline = time.monotonic() + 100
-            while "report of verifierd" not in node.log.read_text():
-                assert time.monotonic() < deadline
-                time.sleep(0.5)
+            service.wait_for(lambda: "report of verifierd" in node.log.read_text(), 100)
             told = doctor(node.url, settings(directory, found.url, node="b"))
             assert any(text.startswith("report of verifierd") for text in told), told
             holder.stdin.close()
             holder.wait(LIMIT_S)
-            while "no transaction is open for long" not in node.log.read_text():
-                assert time.monotonic() < deadline
-                time.sleep(0.5)
+            service.wait_for(lambda: "no transaction is open for long" in node.log.read_text(), 120)
             assert node.log.read_text().count("report of verifierd") == 1
         finally:
             holder.kill()
@@ -399,10 +392,7 @@ def test_nodes_whose_clocks_are_an_hour_apart_share_the_work(directory: Path, mo
             a.call("POST", "/v1/tasks", TASK)
             items = [{"candidate": f"# script: compile=sleep:2,pass\n# {i}\n"} for i in range(8)]
             group = a.call("POST", "/v1/groups", {"task": "scripted", "candidates": items, "deadline_s": 120})[1]["id"]
-            deadline = time.monotonic() + LIMIT_S
-            while "b" not in found.ask("SELECT DISTINCT node FROM verifierd.job WHERE state = 1"):
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
+            service.wait_for(lambda: "b" in found.ask("SELECT DISTINCT node FROM verifierd.job WHERE state = 1"))
             document = b.call("GET", f"/v1/groups/{group}?wait=60")[1]
             assert {(item["class"], item["attempts"]) for item in document["items"]} == {("ok", 1)}
             for node in nodes:

@@ -508,10 +508,7 @@ def test_a_stop_lets_those_go_who_wait(start_scripted: service.StartDaemon) -> N
     answers: list[service.Answer] = []
     waiting = threading.Thread(target=lambda: answers.append(client.post("/compat/slime", slime("ast=hang"))))
     waiting.start()
-    deadline = time.monotonic() + 30
-    while client.get("/v1/status").json()["http"]["held"] == 0:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    service.wait_for(lambda: client.get("/v1/status").json()["http"]["held"] != 0, 30)
     assert daemon.stop() == 0
     waiting.join()
     assert answers[0].status == 503

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import islice
 
@@ -16,13 +16,6 @@ from scripted import SCRIPTED
 
 LIMIT_S = 60.0
 HEADER_S, BODY_S = 1.0, 1.5
-
-
-def wait_for(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.fixture(scope="module")
@@ -270,4 +263,4 @@ def test_slow_clients_are_let_go(hasty: service.Daemon) -> None:
             assert is_served(hasty)
             waiting = [raw for raw in waiting if not raw.is_answered()]
         assert all(raw.reply().status == 408 for raw in (*headers, *bodies))
-        wait_for(lambda: connections(hasty) <= 1)
+        service.wait_for(lambda: connections(hasty) <= 1)

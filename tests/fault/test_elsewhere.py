@@ -116,10 +116,7 @@ def start_busy(start_scripted: service.StartDaemon) -> tuple[service.Daemon, str
     pattern = daemon.client.judge(body("pattern"), LIMIT_S)
     assert pattern["class"] == "ok", pattern
     busy = daemon.client.submit(body("busy", f"compile=until:{gate(daemon)},pass timing=1"))
-    deadline = time.monotonic() + LIMIT_S
-    while daemon.client.expect("GET", f"/v1/submissions/{busy}")["state"] != "running":
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    service.wait_for(lambda: daemon.client.expect("GET", f"/v1/submissions/{busy}")["state"] == "running")
     return daemon, busy, pattern
 
 
@@ -175,10 +172,7 @@ def test_a_verdict_that_comes_late_is_fenced_and_counted(start_scripted: service
     other = OtherNode(daemon)
     other.steal(busy)
     gate(daemon).touch()
-    deadline = time.monotonic() + LIMIT_S
-    while daemon.client.expect("GET", "/v1/status")["counts"]["fenced"] != 1:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    service.wait_for(lambda: daemon.client.expect("GET", "/v1/status")["counts"]["fenced"] == 1)
     assert b"verifierd_fenced_total 1\n" in daemon.client.get("/metrics").body
     assert asked.answer is None, asked.answer
     other.end(busy, {**pattern, "reward": 0.25})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -25,13 +25,6 @@ def shared() -> Iterator[service.Daemon]:
 
 def body(script: str, **more: object) -> dict[str, object]:
     return {"task": "scripted", "candidate": f"# script: {script}\n# {time.monotonic_ns()}\n", **more}
-
-
-def wait_for(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_a_submission_from_its_stages_to_its_end(shared: service.Daemon) -> None:
@@ -109,12 +102,12 @@ def test_nothing_is_told_before_it_is_durable(shared: service.Daemon) -> None:
     told: list[service.Event] = []
     stream = threading.Thread(target=lambda: told.extend(client.follow(f"/v1/submissions/{posted}/events")))
     finished = client.get("/v1/status").json()["counts"]["finished"]
-    wait_for(lambda: client.get(f"/v1/submissions/{posted}").json()["state"] == "running")
+    service.wait_for(lambda: client.get(f"/v1/submissions/{posted}").json()["state"] == "running")
     with closing(sqlite3.connect(shared.directory / "store.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         go.touch()
         stream.start()
-        wait_for(lambda: client.get("/v1/status").json()["counts"]["finished"] == finished + 1)
+        service.wait_for(lambda: client.get("/v1/status").json()["counts"]["finished"] == finished + 1)
         kinds = [event.kind for event in client.events(f"/v1/submissions/{posted}/events?wait=0.2")]
         assert "verdict" not in kinds
         assert kinds[-1] == "end"
@@ -179,4 +172,4 @@ def test_bad_parameters(shared: service.Daemon, path: str) -> None:
 def test_head_of_a_stream(shared: service.Daemon) -> None:
     answer = shared.client.call("HEAD", "/v1/events")
     assert (answer.status, answer.headers["Content-Type"], answer.body) == (200, "text/event-stream", b"")
-    wait_for(lambda: shared.client.get("/v1/status").json()["http"]["streams"] == 0)
+    service.wait_for(lambda: shared.client.get("/v1/status").json()["http"]["streams"] == 0)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 import service
-from endpoint import Endpoint, Json, Reply, lines, run, serving
+from answering import Reply
+from endpoint import Endpoint, Json, lines, run, serving
 from scripted import TASK
 
 OUT = Path("outputs/bestofn_run")

@@ -6,16 +6,14 @@ import base64
 import hashlib
 import hmac
 import json
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 import service
+from answering import Call, Reply, answering
 
 KEY = "a key of the operator's"
 LIMIT_S = 30.0
@@ -40,28 +38,14 @@ class Receiver:
 def receiving(*statuses: int) -> Iterator[Receiver]:
     receiver = Receiver(*statuses)
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            receiver.came.append((self.path, {name.lower(): value for name, value in self.headers.items()}, body))
-            status = receiver.statuses.pop(0) if receiver.statuses else 200
-            self.send_response(status)
-            if status == 302:
-                self.send_header("Location", "/elsewhere")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+    def answer(call: Call) -> Reply:
+        receiver.came.append((call.path, {name.lower(): value for name, value in call.headers.items()}, call.content))
+        status = receiver.statuses.pop(0) if receiver.statuses else 200
+        return status, {"Location": "/elsewhere"} if status == 302 else {}, b""
 
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    receiver.port = server.server_port
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
+    with answering(answer) as url:
+        receiver.port = int(url.rpartition(":")[2])
         yield receiver
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 @pytest.fixture

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,13 +23,6 @@ def pool_of(client: service.Client) -> service.Json:
     return dict(referee["pool"])
 
 
-def wait_for(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not what():
-        assert time.monotonic() < deadline, "it did not come to pass in time"
-        time.sleep(0.05)
-
-
 def burst(client: service.Client, n: int, script: str) -> list[str]:
     return [
         client.submit({"task": "scripted", "candidate": f"# script: {script}\n# {at}\n", "cache": False})
@@ -46,13 +37,13 @@ def test_as_many_are_kept_ready_as_pool_says(
     monkeypatch.setenv("SCRIPT_MAKE_S", str(MAKE_S))
     client = start_scripted(pool=3).client
     client.add_task(TASK)
-    wait_for(lambda: pool_of(client)["ready"] == 3)
+    service.wait_for(lambda: pool_of(client)["ready"] == 3)
     ids = burst(client, 8, "tiny=fail:shape")
     for one in ids:
         assert client.wait(one, LIMIT_S)["class"] == "shape"
         now = pool_of(client)
         assert now["ready"] + now["making"] <= 4, now  # one more for whom a job waits
-    wait_for(lambda: (lambda p: (p["ready"], p["making"]) == (3, 0))(pool_of(client)))
+    service.wait_for(lambda: (lambda p: (p["ready"], p["making"]) == (3, 0))(pool_of(client)))
     after = pool_of(client)
     assert after["made"] in (8 + 1 + 3, 8 + 1 + 4), "candidates, the reference, those ready"
     assert (after["most"], after["lost"]) == (3, 0)
@@ -72,12 +63,13 @@ def test_none_is_made_beside_timing(start_scripted: service.StartDaemon) -> None
     client = start_scripted(pool=1).client
     client.add_task(TASK)
     (timed,) = burst(client, 1, "timing=hang")
-    wait_for(lambda: client.get(f"/v1/submissions/{timed}").json()["stage"] == "timing")
-    wait_for(lambda: len(children_of(client, "run_zygote")) == 3)  # the reference, the candidate, one that waits
+    service.wait_for(lambda: client.get(f"/v1/submissions/{timed}").json()["stage"] == "timing")
+    # The reference, the candidate, one that waits.
+    service.wait_for(lambda: len(children_of(client, "run_zygote")) == 3)
     before = pool_of(client)
     assert (before["ready"], before["making"]) == (1, 0)
     os.kill(max(children_of(client, "run_zygote")), signal.SIGKILL)
-    wait_for(lambda: pool_of(client)["lost"] == 1)
+    service.wait_for(lambda: pool_of(client)["lost"] == 1)
     waiting = burst(client, 4, "tiny=fail:shape")
 
     def are_waiting() -> bool:
@@ -85,7 +77,7 @@ def test_none_is_made_beside_timing(start_scripted: service.StartDaemon) -> None
         assert (now["making"], now["made"], now["ready"]) == (0, before["made"], 0), now
         return bool(client.get("/v1/status").json()["queues"]["ready"]["interactive"] == len(waiting))
 
-    wait_for(are_waiting)
+    service.wait_for(are_waiting)
     assert client.call("DELETE", f"/v1/submissions/{timed}").status == 200
     assert {client.wait(one, LIMIT_S)["class"] for one in waiting} == {"shape"}
     assert pool_of(client)["made"] > before["made"]
@@ -111,13 +103,13 @@ def judge(client: service.Client, script: str = "timing=1.2") -> service.Json:
 def test_the_cpu_stages_find_children_that_wait(start_scripted: service.StartDaemon) -> None:
     client = start_scripted(stage_pool=3, cpu_jobs=2, stage_limit_ms=2000).client
     client.add_task(TASK)
-    wait_for(lambda: are_kept(client, 2))  # no more than there are slots
+    service.wait_for(lambda: are_kept(client, 2))  # no more than there are slots
     assert judge(client)["class"] == "ok"
-    wait_for(lambda: are_kept(client, 2))
+    service.wait_for(lambda: are_kept(client, 2))
     assert judge(client, "ast=signal:SEGV")["class"] == "crash"
-    wait_for(lambda: are_kept(client, 2))
+    service.wait_for(lambda: are_kept(client, 2))
     assert judge(client, "compile=exit:3")["class"] == "crash"
-    wait_for(lambda: are_kept(client, 2))
+    service.wait_for(lambda: are_kept(client, 2))
     assert judge(client, "compile=hang")["class"] == "timeout", "its time counts from when it was asked"
     found = spares_of(client)
     assert {stage: one["taken"] for stage, one in found.items()} == {"ast": 4, "compile": 3, "build": 1, "inspect": 0}
@@ -137,10 +129,10 @@ def test_no_child_waits_where_none_shall(start_scripted: service.StartDaemon) ->
 def test_a_waiting_child_that_dies_is_replaced(start_scripted: service.StartDaemon) -> None:
     daemon = start_scripted(stage_pool=1)
     daemon.client.add_task(TASK)
-    wait_for(lambda: are_kept(daemon.client, 1))
+    service.wait_for(lambda: are_kept(daemon.client, 1))
     (zygote,) = (w for w in daemon.client.get("/v1/status").json()["workers"] if w["kind"] == "compile_zygote")
     children = Path(f"/proc/{zygote['pid']}/task/{zygote['pid']}/children")
-    wait_for(lambda: len(children.read_text().split()) == 2)  # one for `compile` and one for `build`
+    service.wait_for(lambda: len(children.read_text().split()) == 2)  # one for `compile` and one for `build`
     for pid in children.read_text().split():
         os.kill(int(pid), signal.SIGKILL)
 
@@ -148,14 +140,14 @@ def test_a_waiting_child_that_dies_is_replaced(start_scripted: service.StartDaem
         found = spares_of(daemon.client)
         return found["compile"]["lost"] == found["build"]["lost"] == 1 and are_kept(daemon.client, 1)
 
-    wait_for(are_replaced)
+    service.wait_for(are_replaced)
     assert judge(daemon.client)["class"] == "ok"
 
 
 def test_children_that_wait_go_and_come_with_their_zygote(start_scripted: service.StartDaemon) -> None:
     client = start_scripted(stage_pool=2).client
     client.add_task(TASK)
-    wait_for(lambda: are_kept(client, 2))
+    service.wait_for(lambda: are_kept(client, 2))
     (before,) = (w for w in client.get("/v1/status").json()["workers"] if w["kind"] == "static_zygote")
     os.kill(before["pid"], signal.SIGKILL)
 
@@ -163,8 +155,8 @@ def test_children_that_wait_go_and_come_with_their_zygote(start_scripted: servic
         (now,) = (w for w in client.get("/v1/status").json()["workers"] if w["kind"] == "static_zygote")
         return now["starts"] > before["starts"] and now["state"] == "ready"
 
-    wait_for(is_another)
-    wait_for(lambda: are_kept(client, 2))
+    service.wait_for(is_another)
+    service.wait_for(lambda: are_kept(client, 2))
     found = judge(client)
     assert (found["class"], found["attempts"]) == ("ok", 1)
     assert all(one["lost"] == 0 for one in spares_of(client).values())

@@ -137,10 +137,7 @@ def test_registrations_wait_in_their_clients_turn_and_hold_nobody_else_up(start_
     flood = [threading.Thread(target=daemon.client.post, args=("/v1/tasks", one)) for one in bodies]
     for thread in flood:
         thread.start()
-    deadline = time.monotonic() + LIMIT_S
-    while daemon.client.expect("GET", "/v1/status")["queues"]["registering"] < len(flood):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    service.wait_for(lambda: daemon.client.expect("GET", "/v1/status")["queues"]["registering"] >= len(flood))
     inline = body("timing=1", "victim") | {"task": None, "reference": registration("victim")["reference"]}
     assert daemon.client.judge(inline, LIMIT_S)["class"] == "ok"
     # Its registration and its candidate each wait for one of the others' at most.

@@ -22,10 +22,9 @@ def body(script: str, **more: object) -> dict[str, object]:
 
 
 def wait_until_at(client: service.Client, ids: list[str], stage: str) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while any(client.get(f"/v1/submissions/{one}").json()["stage"] != stage for one in ids):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    service.wait_for(
+        lambda: not any(client.get(f"/v1/submissions/{one}").json()["stage"] != stage for one in ids), LIMIT_S
+    )
 
 
 def log_of(daemon: service.Daemon) -> list[service.Json]:
@@ -39,10 +38,9 @@ def is_put_back(line: service.Json, one: str) -> bool:
 
 def wait_until_returned(daemon: service.Daemon, one: str) -> None:
     """It was begun, and is queued once more."""
-    deadline = time.monotonic() + LIMIT_S
-    while not any(is_put_back(line, one) for line in log_of(daemon)):
-        assert time.monotonic() < deadline, "it was not put back"
-        time.sleep(0.02)
+    service.wait_for(
+        lambda: any(is_put_back(line, one) for line in log_of(daemon)), LIMIT_S, what="it was not put back"
+    )
 
 
 def others_during_rerun(daemon: service.Daemon, one: str) -> list[service.Json]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import service
 from scripted import TASK
 
@@ -18,20 +16,14 @@ def post(client: service.Client, script: str, n: int = 1, **more: object) -> lis
 
 
 def wait_for_stage(client: service.Client, one: str, stage: str) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while client.get(f"/v1/submissions/{one}").json()["stage"] != stage:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    service.wait_for(lambda: client.get(f"/v1/submissions/{one}").json()["stage"] == stage, LIMIT_S)
 
 
 def start_on(start: service.StartDaemon, device: str, **options: object) -> service.Client:
     """With all devices at rest, and the task registered."""
     client = start(device=device, **options).client
     client.add_task(TASK)
-    deadline = time.monotonic() + LIMIT_S
-    while {worker["lane"] for worker in referees(client)} != {"idle"}:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    service.wait_for(lambda: {worker["lane"] for worker in referees(client)} == {"idle"}, LIMIT_S)
     return client
 
 
@@ -62,10 +54,7 @@ def test_a_submission_goes_where_its_reference_is(start_scripted: service.StartD
         client.submit({"task": name, "candidate": f"# script: timing=1.5\n# {at}\n", "cache": False})
         for at, name in enumerate(("one", "one", "other", "other") * 6)
     ]
-    deadline = time.monotonic() + LIMIT_S
-    while sum(client.get("/v1/status").json()["queues"]["ready"].values()) < len(queued):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    service.wait_for(lambda: sum(client.get("/v1/status").json()["queues"]["ready"].values()) >= len(queued), LIMIT_S)
     for one in held:
         client.call("DELETE", f"/v1/submissions/{one}")
     for one in queued:

@@ -72,13 +72,6 @@ def library(tmp_path: Path) -> Load:
     return build
 
 
-def wait_for(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not what():
-        assert time.monotonic() < deadline, "it did not come to pass in time"
-        time.sleep(0.02)
-
-
 def test_a_worker_that_no_signal_ends_is_left_behind(
     start_scripted: service.StartDaemon, library: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -90,7 +83,7 @@ def test_a_worker_that_no_signal_ends_is_left_behind(
         daemon = start_scripted(drain_ms=0)
     daemon.client.add_task(TASK)
     posted = daemon.client.submit({"task": "scripted", "candidate": "# script: compile=hang\n"})
-    wait_for(lambda: bool(daemon.client.expect("GET", f"/v1/submissions/{posted}")["stage"] == "compile"))
+    service.wait_for(lambda: daemon.client.expect("GET", f"/v1/submissions/{posted}")["stage"] == "compile")
     workers = daemon.client.expect("GET", "/v1/status")["workers"]
     pid = next(int(one["pid"]) for one in workers if one["name"] == "compile zygote")
     stuck.write_text(str(pid))
@@ -116,7 +109,7 @@ def test_a_second_signal_ends_a_daemon_that_hangs(
         daemon = start_scripted(drain_ms=600000)
     daemon.client.add_task(TASK)
     posted = daemon.client.submit({"task": "scripted", "candidate": "# script: compile=hang\n"})
-    wait_for(lambda: bool(daemon.client.expect("GET", f"/v1/submissions/{posted}")["stage"] == "compile"))
+    service.wait_for(lambda: daemon.client.expect("GET", f"/v1/submissions/{posted}")["stage"] == "compile")
     daemon.signal(signal.SIGINT)
-    wait_for(lambda: "draining for at most" in daemon.log.read_text())
+    service.wait_for(lambda: "draining for at most" in daemon.log.read_text())
     assert daemon.stop() == -signal.SIGALRM

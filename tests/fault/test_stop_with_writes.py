@@ -12,7 +12,7 @@ import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -20,13 +20,6 @@ import service
 from scripted import TASK
 
 LIMIT_S = 60.0
-
-
-def wait_for(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not what():
-        assert time.monotonic() < deadline, "it did not come to pass in time"
-        time.sleep(0.02)
 
 
 def counts(daemon: service.Daemon) -> service.Json:
@@ -63,8 +56,8 @@ def write_a_verdict(daemon: service.Daemon) -> str:
     """A submission whose verdict is out, and waits for the store, which is held."""
     go = daemon.directory / "go"
     posted = daemon.client.submit({"task": "scripted", "candidate": f"# script: ast=until:{go},fail:syntax\n"})
-    wait_for(lambda: bool(daemon.client.expect("GET", f"/v1/submissions/{posted}")["stage"] == "ast"))
-    wait_for(lambda: bool(daemon.client.expect("GET", "/v1/status")["store"]["queued_writes"] == 0))
+    service.wait_for(lambda: daemon.client.expect("GET", f"/v1/submissions/{posted}")["stage"] == "ast")
+    service.wait_for(lambda: daemon.client.expect("GET", "/v1/status")["store"]["queued_writes"] == 0)
     return posted
 
 
@@ -76,7 +69,7 @@ def test_nothing_is_judged_before_its_claim_is_durable(start_scripted: service.S
     second = daemon.client.submit({"task": "scripted", "candidate": "# script: ast=fail:syntax\n# second\n"})
     with held_by_another(daemon):
         (daemon.directory / "go").touch()
-        wait_for(lambda: bool(counts(daemon)["finished"] == 1))
+        service.wait_for(lambda: counts(daemon)["finished"] == 1)
         time.sleep(0.5)
         shown = daemon.client.expect("GET", f"/v1/submissions/{second}")
         assert (shown["state"], shown["stage"]) == ("queued", None)
@@ -95,7 +88,7 @@ def test_a_verdict_that_is_tried_again_while_http_stops(start_scripted: service.
     write_a_verdict(daemon)
     with held_by_another(daemon), client_that_does_not_read(daemon, f"/v1/tasks/{task}"):
         (daemon.directory / "go").touch()
-        wait_for(lambda: bool(counts(daemon)["finished"] == 1))
+        service.wait_for(lambda: counts(daemon)["finished"] == 1)
         check_stopped(daemon, daemon.log)
 
 
@@ -108,10 +101,10 @@ def test_a_stop_that_waits_for_nobody_while_the_store_is_held(start_scripted: se
     endless = {"name": "endless", "reference": f"# script: describe=until:{daemon.directory / 'never'}\n"}
     poster = threading.Thread(target=lambda: statuses.append(daemon.client.post("/v1/tasks", endless).status))
     poster.start()
-    wait_for(lambda: bool(daemon.client.expect("GET", "/v1/status")["queues"]["registering"] == 1))
+    service.wait_for(lambda: daemon.client.expect("GET", "/v1/status")["queues"]["registering"] == 1)
     with held_by_another(daemon):
         (daemon.directory / "go").touch()
-        wait_for(lambda: bool(counts(daemon)["finished"] == 1))
+        service.wait_for(lambda: counts(daemon)["finished"] == 1)
         check_stopped(daemon, daemon.log)
     poster.join(LIMIT_S)
     assert statuses == [503]
@@ -124,14 +117,14 @@ def test_a_draining_daemon_takes_no_calibration(start_scripted: service.StartDae
     daemon = start_scripted(drain_ms=600000)
     daemon.client.add_task(TASK)
     posted = daemon.client.submit({"task": "scripted", "candidate": "# script: compile=hang\n"})
-    wait_for(lambda: bool(daemon.client.expect("GET", f"/v1/submissions/{posted}")["stage"] == "compile"))
+    service.wait_for(lambda: daemon.client.expect("GET", f"/v1/submissions/{posted}")["stage"] == "compile")
     run = {"name": "a", "kind": "b", "outcome": "c"}
     body = json.dumps({"gpu": "X", "bias": 0, "spread": 0, "runs": [run]})
     with closing(http.client.HTTPConnection(daemon.client.url.removeprefix("http://"), timeout=LIMIT_S)) as kept:
         kept.request("GET", "/healthz")
         kept.getresponse().read()
         daemon.signal(signal.SIGTERM)
-        wait_for(lambda: "draining for at most" in daemon.log.read_text())
+        service.wait_for(lambda: "draining for at most" in daemon.log.read_text())
         kept.request("POST", "/v1/calibrations", body, {"Content-Type": "application/json"})
         answer = kept.getresponse()
         assert (answer.status, "draining" in answer.read().decode()) == (503, True)

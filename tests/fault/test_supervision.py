@@ -7,7 +7,7 @@ import os
 import signal
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -192,7 +192,7 @@ def test_who_dies_with_its_zygote_has_not_crashed(start_scripted: service.StartD
     daemon.client.add_task(TASK)
     posted = daemon.client.submit(body("full=stop_zygote,crash"))
     for attempt in (1, 2):
-        wait_for(lambda: daemon.log.read_text().count("full: fail crash") == attempt)  # noqa: B023
+        service.wait_for(lambda: daemon.log.read_text().count("full: fail crash") == attempt)  # noqa: B023
         workers = daemon.client.expect("GET", "/v1/status")["workers"]
         os.kill(next(int(one["pid"]) for one in workers if one["name"] == "run zygote cpu"), signal.SIGKILL)
     verdict = daemon.client.wait(posted, LIMIT_S)
@@ -241,13 +241,6 @@ def test_output_is_kept_up_to_the_limit(start_scripted: service.StartDaemon) -> 
     assert b"output truncated: 2935464 bytes more" in log[-200:], log[-200:]
 
 
-def wait_for(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not what():
-        assert time.monotonic() < deadline, "it did not come to pass in time"
-        time.sleep(0.02)
-
-
 def test_nothing_is_left_in_scratch(start_scripted: service.StartDaemon) -> None:
     with service.directory() as scratch:
         daemon = start_scripted(scratch=scratch / "scratch", pool=1, stage_pool=0, references_kept=1)
@@ -259,7 +252,7 @@ def test_nothing_is_left_in_scratch(start_scripted: service.StartDaemon) -> None
             names = [path.name for path in (scratch / "scratch").iterdir()]
             return len(names) <= 2 and all(name.startswith("r") for name in names)
 
-        wait_for(is_clean)
+        service.wait_for(is_clean)
 
 
 STATES = ["queued", "ast", "compile", "tiny", "full", "timing"]
@@ -272,7 +265,7 @@ def test_cancel(start_scripted: service.StartDaemon, stage: str) -> None:
     daemon.client.add_task(TASK)
     one = daemon.client.submit(body(f"{stage}=hang"))
     if stage != "queued":
-        wait_for(lambda: daemon.client.get(f"/v1/submissions/{one}").json()["stage"] == stage)
+        service.wait_for(lambda: daemon.client.get(f"/v1/submissions/{one}").json()["stage"] == stage)
     assert daemon.client.call("DELETE", f"/v1/submissions/{one}").status == 200
     verdict = daemon.client.wait(one, LIMIT_S)
     assert (verdict["state"], verdict["class"], verdict["reward"]) == ("cancelled", None, None)
@@ -286,9 +279,9 @@ def test_cancel_while_ready(start_scripted: service.StartDaemon) -> None:
     daemon.client.add_task(TASK)
     first = daemon.client.submit(body("tiny=hang"))
     # The device is taken before the second one is there: two that compile side by side may change places.
-    wait_for(lambda: daemon.client.get(f"/v1/submissions/{first}").json()["stage"] == "tiny")
+    service.wait_for(lambda: daemon.client.get(f"/v1/submissions/{first}").json()["stage"] == "tiny")
     second = daemon.client.submit(body("timing=1.2"))
-    wait_for(lambda: daemon.client.get("/v1/status").json()["queues"]["ready"]["interactive"] == 1)
+    service.wait_for(lambda: daemon.client.get("/v1/status").json()["queues"]["ready"]["interactive"] == 1)
     for one in (second, first):
         assert daemon.client.call("DELETE", f"/v1/submissions/{one}").status == 200
         assert daemon.client.wait(one, LIMIT_S)["state"] == "cancelled"
@@ -343,7 +336,7 @@ def test_drain_puts_back_and_restart_judges(start_scripted: service.StartDaemon)
     daemon = start_scripted(drain_ms=200)
     daemon.client.add_task(TASK)
     ids = [daemon.client.submit(body("compile=sleep:3,pass timing=1.1")) for _ in range(6)]
-    wait_for(lambda: daemon.client.get("/v1/status").json()["queues"]["cpu_running"] > 0)
+    service.wait_for(lambda: daemon.client.get("/v1/status").json()["queues"]["cpu_running"] > 0)
     assert daemon.stop() == 0
     daemon.start()
     verdicts = [daemon.client.wait(one, LIMIT_S) for one in ids]
@@ -369,7 +362,7 @@ def test_compiled_while_draining_is_queued_in_the_store(start_scripted: service.
     daemon = start_scripted(drain_ms=60000)
     daemon.client.add_task(TASK)
     daemon.client.submit(body("compile=sleep:4,pass timing=1.1"))
-    wait_for(lambda: daemon.client.get("/v1/status").json()["queues"]["cpu_running"] > 0)
+    service.wait_for(lambda: daemon.client.get("/v1/status").json()["queues"]["cpu_running"] > 0)
     assert daemon.stop() == 0
     with closing(sqlite3.connect(daemon.directory / "store.db")) as store:
         assert store.execute("SELECT state, attempts FROM submission").fetchall() == [(0, 0)]
@@ -382,11 +375,11 @@ def test_nothing_is_shown_before_it_is_durable(start_scripted: service.StartDaem
     client.add_task(TASK)
     go = daemon.directory / "go"
     posted = client.submit(body(f"compile=until:{go},fail:compile"))
-    wait_for(lambda: client.get(f"/v1/submissions/{posted}").json()["state"] == "running")
+    service.wait_for(lambda: client.get(f"/v1/submissions/{posted}").json()["state"] == "running")
     with closing(sqlite3.connect(daemon.directory / "store.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         go.touch()
-        wait_for(lambda: client.get("/v1/status").json()["counts"]["finished"] == 1)
+        service.wait_for(lambda: client.get("/v1/status").json()["counts"]["finished"] == 1)
         shown = [client.get(f"/v1/submissions/{posted}").json(), client.get("/v1/submissions").json()["items"][0]]
         other.execute("ROLLBACK")
     for one in shown:
@@ -421,7 +414,7 @@ def test_quarantine(start_scripted: service.StartDaemon, tmp_path: Path, monkeyp
         workers = daemon.client.get("/v1/status").json()["workers"]
         return any(worker.get("lane") == "quarantined" for worker in workers)
 
-    wait_for(is_quarantined)
+    service.wait_for(is_quarantined)
     assert daemon.client.get("/readyz").status == 503
 
 
@@ -497,10 +490,10 @@ def test_a_zygote_that_lost_a_required_layer_is_out_of_service(
     unconfined.write_text(kind)
     os.kill(status()["pid"], signal.SIGKILL)
     why = f"the {worker} lacks a layer of the sandbox that is required: the log says which"
-    wait_for(lambda: why in daemon.client.get("/readyz").body.decode())
-    wait_for(lambda: 'the layer "seccomp" is required' in str(status().get("why")))
+    service.wait_for(lambda: why in daemon.client.get("/readyz").body.decode())
+    service.wait_for(lambda: 'the layer "seccomp" is required' in str(status().get("why")))
     posted = daemon.client.submit(body("timing=1.2"))
-    wait_for(lambda: status()["starts"] >= 4)
+    service.wait_for(lambda: status()["starts"] >= 4)
     assert daemon.client.expect("GET", f"/v1/submissions/{posted}")["state"] != "done"
     unconfined.unlink()
     assert daemon.client.wait(posted, LIMIT_S)["class"] == "ok"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 import subprocess
 import sys
@@ -12,12 +11,12 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from answering import Call, Reply, answering, document
 from verifierd_client import (
     AsyncClient,
     Client,
@@ -65,37 +64,14 @@ def serving(*answers: tuple[int, Any, dict[str, str]]) -> Iterator[Stub]:
     stub = Stub(list(answers))
     lock = threading.Lock()
 
-    class Handler(BaseHTTPRequestHandler):
-        def answer(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            with lock:
-                stub.asked.append((self.command, self.path, json.loads(body or b"null"), dict(self.headers.items())))
-                status, document, headers = stub.next()
-            if status == 0:  # hangs up
-                return
-            data = document if isinstance(document, bytes) else json.dumps(document).encode()
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+    def answer(call: Call) -> Reply | None:
+        with lock:
+            stub.asked.append((call.method, call.path, call.body, dict(call.headers.items())))
+            status, content, headers = stub.next()
+        return document(status, content, headers) if status else None  # which hangs up
 
-        do_GET = do_POST = do_DELETE = answer
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    stub.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with answering(answer) as stub.url:
         yield stub
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 # --- the client ---

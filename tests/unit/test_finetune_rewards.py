@@ -8,17 +8,15 @@ import itertools
 import json
 import os
 import signal
-import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from answering import Call, Reply, answering, document, listening
 from finetune import check, checkpoint, judge, layout, policy, serve, supervised, tiny
 from finetune.errors import FAILED, RESUME, SERVICE, TrainError
 from finetune.judge import Judge, Task, Verdict, code_begins, code_token
@@ -35,17 +33,6 @@ TEXT = "Write relu in Triton.\n```python\nimport triton\nx = 1\n```\nscaled add"
 Score = Callable[[str], Json]
 
 
-@contextmanager
-def served(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
 class Daemon:
     """What a training asks of verifierd, with a reward of the test's own."""
 
@@ -55,46 +42,32 @@ class Daemon:
         self.lost = 0  # how many POSTs are taken and never answered
         self.by_key: dict[str, int] = {}
         self.signals_at = -1  # the group that is not done when it is asked for: a signal comes instead
-        outer = self
+        self.score = score
 
-        class Handler(BaseHTTPRequestHandler):
-            def _send(self, status: int, document: Json) -> None:
-                content = json.dumps(document).encode()
-                self.send_response(status)
-                self.send_header("Retry-After", "0.01")
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
+    def answer(self, call: Call) -> Reply | None:
+        found = self._posted(call) if call.method == "POST" else self._state(call.path)
+        return document(*found, {"Retry-After": "0.01"}) if found else None
 
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                if outer.refusals:
-                    self._send(*outer.refusals.pop(0))
-                    return
-                number = len(outer.groups)
-                if key := self.headers.get("Idempotency-Key"):
-                    number = outer.by_key.setdefault(key, number)
-                if number == len(outer.groups):
-                    outer.groups.append(body)
-                if outer.lost > 0:
-                    outer.lost -= 1
-                    return
-                self._send(202, {"id": str(number)})
+    def _posted(self, call: Call) -> tuple[int, Json] | None:
+        if self.refusals:
+            return self.refusals.pop(0)
+        number = len(self.groups)
+        if key := call.headers.get("Idempotency-Key"):
+            number = self.by_key.setdefault(key, number)
+        if number == len(self.groups):
+            self.groups.append(call.body)
+        if self.lost > 0:
+            self.lost -= 1
+            return None
+        return 202, {"id": str(number)}
 
-            def do_GET(self) -> None:
-                number = int(self.path.split("/")[-1].split("?")[0])
-                if number == outer.signals_at:
-                    os.kill(os.getpid(), signal.SIGTERM)
-                    self._send(200, {"state": "running", "items": []})
-                    return
-                body = outer.groups[number]
-                items = [{"class": "ok"} | score(c["completion"]) for c in body["candidates"]]
-                self._send(200, {"state": "done", "items": items})
-
-            def log_message(self, format: str, *args: Any) -> None:
-                pass
-
-        self.handler = Handler
+    def _state(self, path: str) -> tuple[int, Json]:
+        number = int(path.split("/")[-1].split("?")[0])
+        if number == self.signals_at:
+            os.kill(os.getpid(), signal.SIGTERM)
+            return 200, {"state": "running", "items": []}
+        items = [{"class": "ok"} | self.score(c["completion"]) for c in self.groups[number]["candidates"]]
+        return 200, {"state": "done", "items": items}
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +123,7 @@ def share_of_a(text: str) -> Json:
 
 def test_reinforce_raises_the_reward_and_goes_on(model: Path, tmp_path: Path) -> None:
     daemon = Daemon(share_of_a)
-    with served(daemon.handler) as url:
+    with answering(daemon.answer) as url:
         options: Json = {"epochs": 12, "samples": 16, "learning_rate": 0.05}
         assert train(settings(model, max_steps=2, **options), tmp_path, request(url)) == 0
         assert train(settings(model, run="b", final="b_final", **options), tmp_path, request(url)) == 0
@@ -209,7 +182,7 @@ def test_a_run_stops_at_once_and_is_exactly_resumed(
     asked, rows, final = [], [], []
     for where in ("whole", *WHERE, "save"):
         workdir, daemon = tmp_path / where, Daemon(share_of_a)
-        with served(daemon.handler) as url:
+        with answering(daemon.answer) as url:
             if where == "save":
                 monkeypatch.setattr(Run, "progress", staticmethod(killed_at_rename))
                 with pytest.raises(Killed):
@@ -243,7 +216,7 @@ def test_a_daemon_that_stays_away_costs_the_step_under_way(model: Path, tmp_path
 
     daemon = Daemon(score)
     s = settings(model)
-    with served(daemon.handler) as url:
+    with answering(daemon.answer) as url:
         with pytest.raises(TrainError, match="answered 401") as caught:
             train(s, tmp_path, request(url, 4))
         assert caught.value.status == SERVICE
@@ -258,7 +231,7 @@ def test_a_constant_reward_is_counted_over_an_interruption(
 ) -> None:
     daemon = Daemon(lambda text: {"reward": 0.0})
     options: Json = {"epochs": 6, "constant_steps": 3}
-    with served(daemon.handler) as url:
+    with answering(daemon.answer) as url:
         for _ in range(2):  # in the first wait of the second step
             signal_in(monkeypatch, Judge, "_wait", 3)
             assert train(settings(model, **options), tmp_path, request(url)) == RESUME
@@ -295,7 +268,7 @@ def test_a_step_is_sampled_in_batches_and_a_task_posted_when_it_is_complete(
 
     monkeypatch.setattr(GRPOTrainer, "_generate_single_turn", watched)
     s = settings(model, tasks_per_step=3, sampling_batch=batch)
-    with served(daemon.handler) as url:
+    with answering(daemon.answer) as url:
         assert train(s, tmp_path, request(url, 3)) == 0
     assert [n for n, _ in seen] == sizes
     assert [posted for _, posted in seen] == [sum(sizes[:i]) // 4 for i in range(len(sizes))]
@@ -366,7 +339,7 @@ def test_plain_reinforce_learns_from_one_answer_to_each_task(model: Path, tmp_pa
     """Issue 22, point 6: no baseline, and a group of one is not taken for a constant reward."""
     rewards = itertools.cycle((0.2, 0.8))
     daemon = Daemon(lambda text: {"reward": next(rewards)})
-    with served(daemon.handler) as url:
+    with answering(daemon.answer) as url:
         plain = settings(model, samples=1, baseline="none", epochs=5, constant_steps=2)
         assert train(plain, tmp_path, request(url, 4)) == 0
     assert len(daemon.groups) == 20 and all(len(group["candidates"]) == 1 for group in daemon.groups)
@@ -412,7 +385,7 @@ def test_where_the_code_begins(model: Path, text: str, code: str | None) -> None
 def test_a_reward_that_is_constant_ends_the_run(model: Path, tmp_path: Path) -> None:
     daemon = Daemon(lambda text: {"reward": 0.3})
     with (
-        served(daemon.handler) as url,
+        answering(daemon.answer) as url,
         pytest.raises(TrainError, match=r"constant over every group of 2 steps \(0\.3") as caught,
     ):
         train(settings(model, epochs=5, constant_steps=2), tmp_path, request(url))
@@ -422,7 +395,7 @@ def test_a_reward_that_is_constant_ends_the_run(model: Path, tmp_path: Path) -> 
 def test_a_daemon_that_is_full_is_asked_again_and_one_that_refuses_is_told() -> None:
     daemon = Daemon(lambda text: {"reward": 1.0, "class": "ok"})
     task = Task("t", "sha256:0", "p", "strict", "ModelNew")
-    with served(daemon.handler) as url:
+    with answering(daemon.answer) as url:
         daemon.refusals = [(429, {}), (503, {})]
         assert Judge(url, "binary", "full", "r").judge([(task, ["a", ""])], 1) == [[Verdict(1.0, {}, "ok")] * 2]
         assert daemon.groups[0]["until"] == "full"
@@ -436,7 +409,7 @@ def test_a_daemon_that_is_full_is_asked_again_and_one_that_refuses_is_told() -> 
 def test_a_post_whose_answer_is_lost_is_judged_once() -> None:
     daemon = Daemon(lambda text: {"reward": 1.0, "class": "ok"})
     task = Task("t", "sha256:0", "p", "strict", "ModelNew")
-    with served(daemon.handler) as url:
+    with answering(daemon.answer) as url:
         daemon.lost = 2
         judging = Judge(url, "binary", "", "r")
         assert judging.judge([(task, ["a"])], 1) == [[Verdict(1.0, {}, "ok")]]
@@ -499,7 +472,7 @@ def test_grpo_through_trl(model: Path, tmp_path: Path, reward: str) -> None:
         lambda text: share_of_a(text) | {"reward_parts": {"plan": len(text) / 8, "code": float("a" in text)}}
     )
     s = settings(model, "grpo", epochs=2, reward=reward)  # an epoch is a step, and leaves a checkpoint
-    with served(daemon.handler) as url:
+    with answering(daemon.answer) as url:
         assert train(s, tmp_path, request(url), "grpo") == 0
         rows = figures(tmp_path, "grpo")
         assert [row["step"] for row in rows] == [1, 2] and all(row["reward_mean"] is not None for row in rows)
@@ -536,7 +509,7 @@ def test_the_endpoint_answers_and_takes_adapters(model: Path, tmp_path: Path) ->
         "max_tokens": 5,
         "seed": 1,
     }
-    with served(serve.handler_of(engine)) as url:
+    with listening(serve.handler_of(engine)) as url:
         status, first = post(f"{url}/v1/chat/completions", chat)
         assert status == 200 and [c["index"] for c in first["choices"]] == [0, 1, 2]
         assert post(f"{url}/v1/chat/completions", chat)[1]["choices"] == first["choices"]
