@@ -336,12 +336,12 @@ check_named_again(struct rig *r, bool is_committed)
     else
         b->ops->rollback(b);
     rig_wait(r);
+    store_close(other);
     assert_int_equal(o.code, 0);
     assert_int_equal(step.blobs, !is_committed);
     assert_false(is_there(r, old.id));
     assert_int_equal(is_there(r, again.id), is_committed);
     assert_int_equal(is_text_there(r, text), is_committed);
-    store_close(other);
 }
 
 static void
