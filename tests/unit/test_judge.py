@@ -25,6 +25,9 @@ class Scripted(judge.Job):
         self._exposed, self._order = [], []
         self.ends = ends
 
+    def _ask_together(self, case: Any, wanted: list[tuple[str, int]]) -> None:
+        pass
+
     def _case(self, case: Any, step: judge.Step, seed: int, *, twice: bool) -> judge.CaseResult:
         class_, rule = self.ends.pop(0)
         result = judge.CaseResult(step.name)

@@ -9,11 +9,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import rig
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "server" / "harness"))
 
-from oracle import reference
+from oracle import judge, reference, variations
 from oracle.peer import PeerFailed, Run
 from shared import values
 
@@ -37,13 +38,13 @@ class Here(reference.Reference):
     def _fits_fp64(self, tree: Any, own: Any) -> bool:
         return True
 
-    def _run(self, model: str, tree: Any, *, seed: int, tf32: bool, dtype: str | None = None) -> Any:
+    def _run(self, model: str, tree: Any, *, tf32: bool, dtype: str | None = None) -> Any:
         self.calls += 1
         wide = [x.double() if dtype and x.dtype in (torch.float16, torch.float32) else x for x in self._inputs]
         return self._forward(*wide)
 
     def answer(self, *, tf32: bool) -> reference.Expected:
-        found = self.expect("m", None, seed=1, precision="tf32" if tf32 else "ieee", want_fp64=True)
+        found = self.expect("m", None, reference.Asks(), precision="tf32" if tf32 else "ieee")
         assert all(torch.equal(x, y) for x, y in zip(self._inputs, self.made, strict=True)), "inputs are left changed"
         return found
 
@@ -227,6 +228,7 @@ class Child:
     """Calls a function where a reference's process would; one that is a str raises it where calls are several."""
 
     device = SimpleNamespace(type="cuda")
+    name = "run1"
 
     def __init__(self, forward: Callable[..., Any], arena: Memory) -> None:
         self.arena, self._forward = arena, forward
@@ -257,9 +259,9 @@ class Small(reference.Reference):
     """Of a small task, as a referee has it."""
 
     def __init__(self, forward: Callable[..., Any], *inputs: torch.Tensor) -> None:
-        self.child = Child(forward, Memory(16 * 256))
+        self.child = Child(forward, Memory(64 * 256))
         super().__init__(self.child)  # type: ignore[arg-type]
-        self.sizes = reference.Sizes(256, 64, 0, 0, 16, 16)
+        self.sizes = reference.Sizes(256, 64, 0, 0, 64, 64)
         places = iter(range(0, 256, 64))
         self.tree = values.encode(list(inputs), lambda x: values.TensorNote.of(x, next(places)), "inputs")
         for view, x in zip(self.views(self.tree), inputs, strict=True):
@@ -267,7 +269,7 @@ class Small(reference.Reference):
         self.made = [x.clone() for x in inputs]
 
     def answer(self, **more: Any) -> reference.Expected:
-        found = self.expect("m", self.tree, seed=1, precision="tf32", want_fp64=True, **more)
+        found = self.expect("m", self.tree, reference.Asks(**more), precision="tf32")
         assert all(torch.equal(x, y) for x, y in zip(self.views(self.tree), self.made, strict=True))
         return found
 
@@ -314,3 +316,72 @@ def test_what_fails_at_once_and_succeeds_one_by_one_is_not_tried_again(monkeypat
     for _ in range(2):
         assert torch.equal(task.answer().values[0], X.double() * 2)
     assert sum(calls > 1 for calls in task.child.bells) == 1
+
+
+class Drawing(Small):
+    """One whose inputs are drawn."""
+
+    def model(self, case: Any, weights: int) -> tuple[str, list[Any]]:
+        return "own.0", []
+
+    def inputs(self, case: Any, seed: int, set_: int = 0, more: list[int] | None = None) -> Any:
+        for index, one in enumerate([seed, *(more or [])]):
+            tree = reference.place_tree(self.tree, (set_ + index) * self.sizes.inputs)[0]
+            for view in self.views(tree):
+                view.copy_(torch.randn(view.shape, generator=torch.Generator().manual_seed(one)))
+        return reference.place_tree(self.tree, set_ * self.sizes.inputs)[0]
+
+
+CASE = {"name": "own", "elements": 1 << 20, "breaks_ties": False}
+
+
+def judged(task: Drawing) -> judge.Job:
+    job = judge.Job("job", task, SimpleNamespace(device=torch.device("cpu")), spec={"cases": {"own": CASE}},  # type: ignore[arg-type]
+        policy=judge.Policy.parse(rig.policy()), seed=1, call_limit_ms=1.0, element_limit=None)  # fmt: skip
+    job._first_seed = 5
+    first = job._once(CASE, None, 5, "own.0")
+    assert first is not None
+    job._first = first[1].sampled()
+    return job
+
+
+def test_answers_that_are_asked_for_together_are_as_one_by_one() -> None:
+    wanted = [(name, 100 + index) for index, name in enumerate(variations.SECRET)]
+    found: list[list[Any]] = []
+    bells: list[int] = []
+    for is_together in (False, True):
+        task = Drawing(lambda x: torch.softmax(x, 0) * x, torch.zeros(16))
+        job = judged(task)
+        before = len(task.child.bells)
+        if is_together:
+            job._ask_together(CASE, wanted)
+        answers = []
+        for name, seed in wanted:
+            one = job._once(CASE, name, seed, "own.0")
+            answers.append(
+                None if one is None else (task.views(one[0])[0].clone(), one[1].values[0].clone(), one[1].errors)
+            )
+        found.append(answers)
+        bells.append(len(task.child.bells) - before)
+    assert bells[1] * 3 <= bells[0], bells
+    for alone, together in zip(*found, strict=True):
+        assert (alone is None) is (together is None)
+        if alone is not None:
+            assert torch.equal(alone[0], together[0]) and torch.equal(alone[1], together[1]) and alone[2] == together[2]
+    assert sum(answer is not None for answer in found[0]) > 5
+
+
+def test_a_reference_that_fails_on_some_inputs_answers_to_the_others() -> None:
+    """Together they are one bell, and none of it is believed: each is asked for by itself."""
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        if float(x.abs().max()) > 50:
+            raise PeerFailed("crash", "too large")
+        return x * 2
+
+    task = Drawing(forward, torch.zeros(16))
+    job = judged(task)
+    names = [name for name in variations.SECRET if name in ("large", "wide", "shifted", "signs", "lowered", "zeros")]
+    job._ask_together(CASE, [(name, 7) for name in names])
+    kept = [name for name in names if job._once(CASE, name, 7, "own.0") is not None]
+    assert 0 < len(kept) < len(names) and "large" not in kept

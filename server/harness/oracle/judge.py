@@ -11,7 +11,7 @@ import random
 import re
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -28,7 +28,10 @@ from oracle.reference import (
     CALL_SEED,
     OTHER_MODE,
     WEIGHT_SEEDS,
+    Answered,
+    Asks,
     Expected,
+    Made,
     Reference,
     ReferenceBroken,
     ReferenceRaised,
@@ -305,6 +308,8 @@ class Job:
         self._first: Expected | None = None
         self._errors: dict[int, float] = {}
         self._tf32_matters = False
+        self._together: dict[tuple[str, str | None, int], Answered | None] = {}
+        """Answers that were asked for together, by case, transformation and seed; None: the inputs are not fit."""
         self.is_planned = False  # a plan is judged, in a process that runs no code of the candidate's but its kernels
 
     # --- open ---
@@ -379,6 +384,7 @@ class Job:
         why = None
         order = self._order = self._secret_order()
         seeds = [self._next_seed() for _ in order]  # so that `full` has the same ones, however many are tried
+        self._ask_together(case, list(zip(order, seeds, strict=True)))
         for index, (name, seed) in enumerate(zip(order, seeds, strict=True)):
             if time.monotonic() > end and index >= SCREEN_LEAST:
                 break
@@ -412,7 +418,7 @@ class Job:
         model, state = self.reference.model(case, OTHER_MODE)
         tree = self.reference.inputs(case, self._next_seed())
         synchronize(self._device)
-        expected = self.admitted_answer(model, tree, training=False)
+        expected = self.admitted_answer(model, tree, Asks(training=False))
         if expected is None:
             return
         self._run_case(model, case, OTHER_MODE, state, tree, expected, result)
@@ -512,10 +518,12 @@ class Job:
         shapes = self.spec["cases"]["shapes"]
         others = _others(self.policy, self.spec, self._random, len(shapes))
         steps = [Step((name,), name=name) for name in secret] + [step for step in others if step.case not in taken]
+        seeds = [self._next_seed() for _ in steps]
+        self._ask_together(own, [pair for pair in zip(secret, seeds, strict=False) if pair[0] not in self._used])
         results: list[CaseResult] = []
-        for step in steps:
+        for step, seed in zip(steps, seeds, strict=True):
             case = own if step.case is None else shapes[step.case]
-            result = self._case(case, step, self._next_seed(), twice=False)
+            result = self._case(case, step, seed, twice=False)
             if result.against is not None or result.class_ is not None:
                 results.append(result)
             if result.is_gone:
@@ -632,45 +640,101 @@ class Job:
         most of `tiny`. Of a larger one the answer is kept alone, and for groups. What is kept is the referee's own, and
         no process of another has seen or sees it.
         """
-        reference, rearranged = self.reference, transform in variations.REARRANGING
-        question = (
-            *(model, transform, seed, self._first_seed if rearranged else None),
-            *(self.precision(), self.policy.name == "kernelbench"),
-        )
+        reference, question = self.reference, self._question(model, transform, seed)
         is_small = case["elements"] <= SCREEN_ELEMENTS
         found = reference.recall(question) if is_small else None
         if found is not None:
+            return found
+        asked = (case["name"], transform, seed)
+        if asked in self._together:
+            made = self._together.pop(asked)
+            if made is None:
+                return None
+            found = reference.put(made)
+            self._keep(question, *found, is_small=is_small)
             return found
         tree = self._draw(case, transform, seed)
         if tree is None:
             return None
         inputs, key = reference.views(tree), (reference.peer.name, question)
-        answers = self._answers
-        if is_small or (answers is not None and not answers.is_fit(inputs)):
-            answers = None
-        expected = None if answers is None else answers.find(key, inputs)
+        answers = None if is_small else self._answers
+        expected = answers.find(key, inputs) if answers is not None and answers.is_fit(inputs) else None
         if expected is not None:
             reference.recalled += 1
             return tree, expected
         expected = (
             self._plain(case, model, tree) if transform is None else self._transformed(case, transform, model, tree)
         )
-        if expected is None:
-            return None
+        if expected is not None:
+            self._keep(question, tree, expected, is_small=is_small)
+        return None if expected is None else (tree, expected)
+
+    def _question(self, model: str, transform: str | None, seed: int) -> Hashable:
+        first = self._first_seed if transform in variations.REARRANGING else None
+        return model, transform, seed, first, self.precision(), self.policy.name == "kernelbench"
+
+    def _keep(self, question: Hashable, tree: Any, expected: Expected, *, is_small: bool) -> None:
+        """For others who ask the same. The inputs lie in set 0."""
         if is_small:
-            reference.remember(question, tree, expected)
-        elif answers is not None:
-            answers.keep(key, inputs, expected)
-        return tree, expected
+            self.reference.remember(question, tree, expected)
+            return
+        inputs = self.reference.views(tree)
+        if self._answers is not None and self._answers.is_fit(inputs):
+            self._answers.keep((self.reference.peer.name, question), inputs, expected)
+
+    def _ask_together(self, case: Json, wanted: list[tuple[str, int]]) -> None:
+        """For the right answers under these transformations, with their seeds, as many as one bell makes at a time.
+
+        _once() finds them; what is not asked here it asks for by itself.
+        """
+        reference, self._together = self.reference, {}
+        model, _ = reference.model(case, 0)
+        is_small = case["elements"] <= SCREEN_ELEMENTS
+
+        def is_known(name: str, seed: int) -> bool:
+            question = self._question(model, name, seed)
+            if is_small:
+                return reference.knows(question)
+            return self._answers is not None and self._answers.has((reference.peer.name, question))
+
+        left = [
+            (name, seed) for name, seed in wanted if not reference.is_unfit(case, name) and not is_known(name, seed)
+        ]
+        while len(left) > 1:
+            asked = [self._asks(case, name) for name, _ in left]
+            fit = reference.fit_at_once(model, asked, precision=self.precision())
+            if fit < 2:
+                return
+            self._ask_some(case, model, left[:fit], asked[:fit])
+            left = left[fit:]
+
+    def _ask_some(self, case: Json, model: str, wanted: list[tuple[str, int]], asked: list[Asks]) -> None:
+        reference, size = self.reference, self.reference.sizes.inputs
+        seeds = [self._first_seed if name in variations.REARRANGING else seed for name, seed in wanted]
+        first = reference.inputs(case, seeds[0], 0, seeds[1:])
+        trees = [place_tree(first, index * size)[0] for index in range(len(wanted))]
+        changed = [self._transform(case, name, tree, seed) for (name, seed), tree in zip(wanted, trees, strict=True)]
+        made = reference.make_at_once(model, trees, asked, precision=self.precision())
+        bells = reference.bells
+        for (name, seed), tree, is_changed, calls in zip(wanted, trees, changed, made, strict=False):
+            expected = self._transformed(case, name, model, tree, calls) if is_changed else None
+            if reference.bells != bells:  # which took the others' outputs away
+                return
+            kept = None if expected is None else reference.kept(first, reference.views(tree), expected)
+            self._together[case["name"], name, seed] = kept
 
     def _draw(self, case: Json, transform: str | None, seed: int) -> Any:
         """The inputs, in set 0 of the reference's arena; None where the transformation leaves them as they are."""
         tree = self.reference.inputs(case, self._first_seed if transform in variations.REARRANGING else seed)
-        name = None if transform is None else variations.name_for(transform, case)
-        if transform is not None and (name is None or not variations.apply(name, self.reference.views(tree), seed)):
+        if transform is not None and not self._transform(case, transform, tree, seed):
             return None
         synchronize(self._device)
         return tree
+
+    def _transform(self, case: Json, transform: str, tree: Any, seed: int) -> bool:
+        """Whether it changed anything. The change is queued."""
+        name = variations.name_for(transform, case)
+        return name is not None and variations.apply(name, self.reference.views(tree), seed)
 
     def _takes_other_weights(self, case: Json) -> bool:
         """The reference is finite with the other weights, and agrees with itself in fp64; asked once for a task."""
@@ -682,46 +746,52 @@ class Job:
             reference.takes_other_weights = self.admitted_answer(model, tree) is not None
         return reference.takes_other_weights
 
-    def admitted_answer(self, model: str, tree: Any, *, has_nan: bool = False, **more: Any) -> Expected | None:
+    def admitted_answer(
+        self, model: str, tree: Any, asks: Asks | None = None, *, has_nan: bool = False, made: Made | None = None
+    ) -> Expected | None:
         """The right answer to what lies in set 0 of the reference's arena; None where it raises, is not finite, or
         disagrees with itself in fp64.
 
         has_nan: some values of the inputs are no number, and some of the answer have to be.
         """
         try:
-            expected = self._expect(model, tree, want_fp64=True, **more)
+            expected = self.reference.expect(model, tree, asks or Asks(), precision=self.precision(), made=made)
         except ReferenceRaised:
             return None
         is_fit = expected.has_some_nan() if has_nan else expected.is_finite()
         return expected if is_fit and expected.is_self_consistent() else None
 
-    def _expect(self, model: str, tree: Any, *, want_fp64: bool, **more: Any) -> Expected:
-        return self.reference.expect(
-            model, tree, seed=CALL_SEED, precision=self.precision(), want_fp64=want_fp64, **more
-        )
-
     def _plain(self, case: Json, model: str, tree: Any) -> Expected:
         """The right answer to inputs as get_inputs() makes them."""
-        expected = self._expect(model, tree, want_fp64=self.policy.name != "kernelbench")
+        asks, precision = Asks(fp64=self.policy.name != "kernelbench"), self.precision()
+        expected = self.reference.expect(model, tree, asks, precision=precision)
         if not expected.is_self_consistent():
             if case.get("dtype") is None:  # of half precision that says nothing of the task's own
                 self.reference.give_up_fp64()
-            expected = self._expect(model, tree, want_fp64=False)
+            expected = self.reference.expect(model, tree, Asks(fp64=False), precision=precision)
         return expected
 
-    def _transformed(self, case: Json, transform: str, model: str, tree: Any) -> Expected | None:
-        """The right answer to transformed inputs; None where the transformation is not fit for the task."""
-        is_plain_known = case["name"] == "own" and self._first is not None
-        scales = self._first.plain_scales() if transform == "spikes" and is_plain_known and self._first else ()
+    def _is_plain_known(self, case: Json) -> bool:
+        return case["name"] == "own" and self._first is not None
+
+    def _asks(self, case: Json, transform: str) -> Asks:
+        scales = (
+            self._first.plain_scales() if transform == "spikes" and self._is_plain_known(case) and self._first else ()
+        )
         is_extreme = transform in variations.EXTREME
         is_tied = transform == "ties"  # from which the last digit leads to another side of a step
-        expected = self.admitted_answer(
-            model, tree, has_nan=transform == "nan", is_extreme=is_extreme, scatters=is_extreme and not is_tied,
-            rounds=is_tied, scales=scales,
-        )  # fmt: skip
+        return Asks(is_extreme=is_extreme, scatters=is_extreme and not is_tied, rounds=is_tied, scales=scales)
+
+    def _transformed(
+        self, case: Json, transform: str, model: str, tree: Any, made: Made | None = None
+    ) -> Expected | None:
+        """The right answer to transformed inputs; None where the transformation is not fit for the task."""
+        asks, has_nan = self._asks(case, transform), transform == "nan"
+        expected = self.admitted_answer(model, tree, asks, has_nan=has_nan, made=made)
         if expected is None or (expected.is_constant() and not (self._first and self._first.is_constant())):
             return None
-        return None if is_plain_known and self._first and not expected.differs(self._first) else expected
+        is_same = self._is_plain_known(case) and self._first is not None and not expected.differs(self._first)
+        return None if is_same else expected
 
     def precision(self) -> str:
         return "ieee" if self.policy.name == "kernelbench" else self.policy.precision

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import cmath
+import itertools
 import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import torch
 from shared import draws, values
@@ -75,8 +76,10 @@ SCATTER_BYTES: Final = 1 << 28
 """Of larger inputs and answers it is not asked how they scatter."""
 ROUNDED_RUNS: Final = 4
 """Each moves a value that lies at a step to its other side with a probability of a half."""
-AT_ONCE_BYTES: Final = 16 << 20
-"""The calls for one answer are one bell where inputs, outputs and weights each come to no more."""
+AT_ONCE_BYTES: Final = 64 << 20
+"""Calls for answers are one bell where the inputs, outputs and weights of all of them each come to no more."""
+AT_ONCE_NS: Final = 250_000_000
+"""So long may they take, about: who asks for many answers may be content with the first ones."""
 JITTERED: Final = Run("float64 of jittered inputs")
 COPIES: Final = 4
 """Of the reference's outputs, while it is compared: its own, in fp64, the candidate's, and what comparing needs."""
@@ -338,6 +341,27 @@ class Expected:
 
 
 @dataclass(frozen=True)
+class Asks:
+    """What an answer has to tell, beside the outputs."""
+
+    fp64: bool = True
+    is_extreme: bool = False
+    """The inputs are such that what the reference errs is chance."""
+    scatters: bool = False
+    """The limits follow how far exact answers move with the inputs' last digits."""
+    rounds: bool = False
+    """They follow how far these move when what is rounded on the way is rounded otherwise."""
+    scales: tuple[float | None, ...] = ()
+    """Of plain answers, by output."""
+    training: bool | None = None
+    """The mode of the model; None: as constructed."""
+
+
+Made: TypeAlias = dict[Run, list[Any]]
+"""Outputs of calls for one answer, in the reference's arena until its next bell."""
+
+
+@dataclass(frozen=True)
 class Answered:
     """What was asked once: where the inputs lie, what they were, and the right answer."""
 
@@ -381,11 +405,9 @@ class Reference:
         """Of inputs whose answers decide nothing: all submissions have the same ones."""
         self.relations: dict[str, relations.Form | None] = {}
         """By name: the form in which the reference satisfies it at the task's own size; None: in none."""
-        self._training: bool | None = None  # of the answers that are being computed
-        self._is_extreme = self._scatters = self._rounds = False
-        self._scales: tuple[float | None, ...] = ()
-        self._made: dict[Run, list[Any]] = {}
-        """Outputs of calls for this answer that were made at once, in the reference's arena."""
+        self._asks = Asks()  # of the answer that is being computed
+        self._made: Made = {}  # for it
+        self.bells = 0
         self._has_failed_at_once = False
         self._fails_at_once: set[str] = set()  # models whose calls succeed one by one alone
 
@@ -480,10 +502,22 @@ class Reference:
             return None
         self._answered.move_to_end(question)
         self.recalled += 1
+        return self.put(found)
+
+    def put(self, found: Answered) -> tuple[Any, Expected]:
+        """Its inputs, in set 0 again, and the right answer."""
         for view, kept in zip(self.views(found.tree), found.inputs, strict=True):
             view.copy_(kept)
         synchronize(self.peer.device)
         return found.tree, found.expected
+
+    def knows(self, question: Hashable) -> bool:
+        return question in self._answered
+
+    def kept(self, tree: Any, views: list[torch.Tensor], expected: Expected) -> Answered:
+        """Copies of the inputs, whose place is where the tree says, and of the answer, whose values are in the heap."""
+        values = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in expected.values]
+        return Answered(tree, [view.clone() for view in views], replace(expected, values=values))
 
     def remember(self, question: Hashable, tree: Any, expected: Expected) -> None:
         """The inputs lie in set 0, as they were when the answer was made. What is large after all is not kept."""
@@ -492,66 +526,89 @@ class Reference:
         answers += [item.value for item in expected.changed or ()]
         if sum(x.nbytes for x in [*views, *answers] if isinstance(x, torch.Tensor)) > ANSWER_BYTES:
             return
-        kept = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in expected.values]  # in the heap
-        inputs = [view.clone() for view in views]
-        self._answered[question] = Answered(tree, inputs, replace(expected, values=kept))
+        self._answered[question] = self.kept(tree, views, expected)
         while len(self._answered) > ANSWERS_MOST:
             self._answered.popitem(last=False)
 
-    def _run_at_once(self, model: str, tree: Any, *, seed: int, tf32: bool, want_fp64: bool) -> None:
-        """Make all calls that an answer takes in one bell, each on inputs of its own, where the task is small.
-
-        Not before the model has answered: then it is known whether it changes inputs, and what it cannot do.
-        """
-        self._made, self._has_failed_at_once = {}, False
-        views, size = self.views(tree), self.sizes.inputs
-        largest = max(size, self.sizes.outputs, self.sizes.state)
-        if model not in self._steady or self.mutates_inputs or model in self._fails_at_once or largest > AT_ONCE_BYTES:
-            return
+    def _runs_for(self, asks: Asks, precision: str) -> list[Run]:
+        """The calls that an answer takes."""
         runs = [Run()]
-        if tf32 and self.tf32_matters is not False:
+        if self._allows(precision) and self.tf32_matters is not False:
             runs.append(Run(tf32=True))
-        if want_fp64 and not self._fp64_fails:
-            runs.append(Run("float64"))
-            if self._scatters and any(view.dtype is torch.float32 for view in views):
-                runs.append(JITTERED)
-            if self._rounds:
-                runs += [Run("rounded")] * ROUNDED_RUNS
-        if (
-            not 1 < len(runs) <= min(self.sizes.sets, self.sizes.calls // 2)
-        ):  # those in fp64 have outputs twice as large
-            return
-        for index, run in enumerate(runs[1:], 1):
-            copies = self.views(place_tree(tree, index * size)[0])
+        if asks.fp64 and not self._fp64_fails:
+            runs += [Run("float64"), *([JITTERED] if asks.scatters else [])]
+            runs += [Run("rounded")] * (ROUNDED_RUNS if asks.rounds else 0)
+        return runs
+
+    def fit_at_once(self, model: str, asked: Sequence[Asks], *, precision: str) -> int:
+        """How many of these answers one bell makes, the first ones: none of a large or slow task, nor before the model
+        has answered. Then it is known whether it changes inputs."""
+        if model not in self._steady or self.mutates_inputs or model in self._fails_at_once:
+            return 0
+        sizes = self.sizes
+        most = min(sizes.sets, sizes.calls // 2)  # in fp64 outputs are twice as large
+        most = min(most, AT_ONCE_BYTES // max(1, sizes.inputs, sizes.outputs, sizes.state))
+        most = min(most, int(AT_ONCE_NS / max(1.0, self.rough_ns.get(model, 1.0))))
+        calls = itertools.accumulate(len(self._runs_for(asks, precision)) for asks in asked)
+        return sum(of <= most for of in calls)
+
+    def make_at_once(self, model: str, trees: Sequence[Any], asked: Sequence[Asks], *, precision: str) -> list[Made]:
+        """The calls for the answers to all of these in one bell, each on inputs of its own; none where they do not fit.
+
+        trees: inputs in the sets from 0 on. The answers, by expect(), are to be taken before the next bell.
+        """
+        self._has_failed_at_once = False
+        size = self.sizes.inputs
+        if self.fit_at_once(model, asked, precision=precision) < len(asked):
+            return []
+        runs = [self._runs_for(asks, precision) for asks in asked]
+        more = [(index, run) for index, each in enumerate(runs) for run in each[1:]]
+        for place, (index, run) in enumerate(more, len(runs)):
+            views = self.views(trees[index])
+            copies = self.views(place_tree(trees[index], place * size)[0])
             for copy, view in zip(copies, views, strict=True):
                 copy.copy_(view)
             if run is JITTERED:
-                _jitter(copies, seed)
+                _jitter(copies)
         synchronize(self.peer.device)
-        asked = [Run("float64") if run is JITTERED else run for run in runs]
-        self.peer.bind(
-            0, model, tree, sets=len(runs), stride=size, runs=asked, seed=seed, training=self._training, bells=1
-        )
+        every = [*((index, Run()) for index in range(len(runs))), *more]
+        if len(every) < 2:
+            return []
         start = time.monotonic_ns()
         try:
-            answers = self.peer.call_sets(0, len(runs), LIMIT_MS)
+            self._bind(model, trees[0], [run for _, run in every], asked[0].training)
+            answers = self.peer.call_sets(0, len(every), LIMIT_MS)
         except PeerFailed as error:
             if error.is_gone:
-                raise
+                raise ReferenceBroken(f"the reference failed: {error.error['text']}") from None
             self._has_failed_at_once = True
-            return
-        self._note_rough(model, (time.monotonic_ns() - start) / len(runs))
-        for run, answer in zip(runs, answers, strict=True):
-            self._made.setdefault(run, []).append(answer)
+            return []
+        self._note_rough(model, (time.monotonic_ns() - start) / len(every))
+        made: list[Made] = [{} for _ in runs]
+        for (index, run), answer in zip(every, answers, strict=True):
+            made[index].setdefault(run, []).append(answer)
+        return made
+
+    def _allows(self, precision: str) -> bool:
+        return precision == "tf32" and self.peer.device.type == "cuda"
+
+    def _bind(self, model: str, tree: Any, runs: list[Run], training: bool | None) -> None:
+        """One call for each, and a bell for all of them."""
+        self.bells += 1
+        size = self.sizes.inputs
+        told = [Run("float64", run.tf32) if run is JITTERED else run for run in runs]
+        self.peer.bind(
+            0, model, tree, sets=len(runs), stride=size, runs=told, seed=CALL_SEED, training=training, bells=1
+        )
 
     def _note_rough(self, model: str, ns: float) -> None:
         self.rough_ns[model] = min(ns, self.rough_ns.get(model, ns))
 
-    def _run(self, model: str, tree: Any, *, seed: int, tf32: bool, dtype: str | None = None) -> Any:
+    def _run(self, model: str, tree: Any, *, tf32: bool, dtype: str | None = None) -> Any:
         made = self._made.get(Run(dtype, tf32))
         if made:
             return made.pop()
-        self.peer.bind(0, model, tree, dtype=dtype, tf32=tf32, seed=seed, training=self._training, bells=1)
+        self._bind(model, tree, [Run(dtype, tf32)], self._asks.training)
         start = time.monotonic_ns()
         answer = self.peer.call(0, LIMIT_MS)
         if dtype is None:
@@ -565,41 +622,30 @@ class Reference:
             tree = self.inputs(case, self.told_seed)
             try:
                 for _ in range(2):
-                    self._run(model, tree, seed=CALL_SEED, tf32=False)
+                    self._run(model, tree, tf32=False)
             except PeerFailed as error:
                 raise ReferenceBroken(f"the reference failed: {error.error['text']}") from None
         return self.rough_ns[model]
 
-    def expect(
-        self,
-        model: str,
-        tree: Any,
-        *,
-        seed: int,
-        precision: str,
-        want_fp64: bool,
-        training: bool | None = None,
-        is_extreme: bool = False,
-        scatters: bool = False,
-        rounds: bool = False,
-        scales: tuple[float | None, ...] = (),
-    ) -> Expected:
-        """Run the reference on the inputs in set 0. They are left as they were found.
+    def expect(self, model: str, tree: Any, asks: Asks, *, precision: str, made: Made | None = None) -> Expected:
+        """Run the reference on these inputs, which lie in set 0 and are left as they were found.
 
-        is_extreme: they are transformed. scatters, rounds: the limits follow how far exact answers do when inputs move,
-        or when what is rounded on the way is rounded otherwise. scales: of plain ones.
+        made: by make_at_once(), for this answer; the inputs lie in the set where it had them.
         """
-        self._training = training
-        self._is_extreme, self._scatters, self._rounds, self._scales = is_extreme, scatters, rounds, scales
+        self._asks = asks
         pristine = [view.clone() for view in self.views(tree)]
         known = self.mutates_inputs, self.tf32_matters, self._fp64_fails
         try:
             with _blamed("outputs"):
-                expected = self._expect(model, tree, pristine, seed, precision == "tf32", want_fp64)
+                if made is None:
+                    made = next(iter(self.make_at_once(model, [tree], [asks], precision=precision)), {})
+                self._made = made
+                expected = self._expect(model, tree, pristine, tf32=self._allows(precision))
                 self._restore(tree, pristine)
                 if self.mutates_inputs and not known[0]:  # maybe by a later call, and the next had other inputs
                     _, self.tf32_matters, self._fp64_fails = known
-                    expected = self._expect(model, tree, pristine, seed, precision == "tf32", want_fp64)
+                    self._made = {}
+                    expected = self._expect(model, tree, pristine, tf32=self._allows(precision))
                     self._restore(tree, pristine)
                 self._steady.add(model)
                 if self._has_failed_at_once:
@@ -609,21 +655,16 @@ class Reference:
             kind = ReferenceBroken if error.is_gone else ReferenceRaised
             raise kind(f"the reference failed: {error.error['text']}") from None
 
-    def _expect(
-        self, model: str, tree: Any, pristine: list[torch.Tensor], seed: int, tf32: bool, want_fp64: bool
-    ) -> Expected:
-        tf32 = tf32 and self.peer.device.type == "cuda"
-        self._run_at_once(model, tree, seed=seed, tf32=tf32, want_fp64=want_fp64)
-        exact = self._own(model, tree, seed, tf32=False)
+    def _expect(self, model: str, tree: Any, pristine: list[torch.Tensor], *, tf32: bool) -> Expected:
+        asks, is_made = self._asks, bool(self._made)
+        exact = self._own(model, tree, tf32=False)
         changed = self._changed(tree, pristine) if self.mutates_inputs else None
         has_second = tf32 and self.tf32_matters is not False
-        if not self._made and (
-            self.mutates_inputs or model not in self._steady or has_second or not _is_narrow(pristine)
-        ):
+        if not is_made and (self.mutates_inputs or model not in self._steady or has_second or not _is_narrow(pristine)):
             self._restore(tree, pristine)  # else the look behind all calls sees what this one changed
         own = exact
         if has_second:
-            own = self._own(model, tree, seed, tf32=True)
+            own = self._own(model, tree, tf32=True)
             if changed is not None:
                 views = self.views(tree)
                 changed = [replace(item, error=_error(views[item.index], item.value)) for item in changed]
@@ -632,8 +673,8 @@ class Reference:
             if not _is_alike(own, exact, dtypes=True):
                 raise ReferenceBroken("the reference's outputs have another form when it is called again")
             self.tf32_matters = bool(self.tf32_matters) or not _same(exact, own)
-        if changed and self._scatters:
-            changed = self._scattered(model, tree, pristine, seed, changed)
+        if changed and asks.scatters:
+            changed = self._scattered(model, tree, pristine, changed)
         paths = [path for path, _ in exact]
         result = Expected(
             [leaf for _, leaf in exact],
@@ -643,8 +684,8 @@ class Reference:
             [0.0 if own is exact else _error(a, b) for (_, a), (_, b) in zip(own, exact, strict=True)],
             bool(tf32 and self.tf32_matters),
             [sample(leaf) if isinstance(leaf, torch.Tensor) else leaf for _, leaf in own],
-            self._training,
-            is_extreme=self._is_extreme,
+            asks.training,
+            is_extreme=asks.is_extreme,
             changed=None if changed is None else tuple(changed),
         )
         if any(view.is_floating_point() or view.is_complex() for view in pristine):
@@ -652,19 +693,19 @@ class Reference:
                 max(error, AMBIGUOUS_LEAST) if _is_discrete(leaf) else error
                 for (_, leaf), error in zip(exact, result.errors, strict=True)
             ]
-        wide = self._wide(model, tree, seed) if want_fp64 and self._fits_fp64(tree, exact) else None
+        wide = self._wide(model, tree) if asks.fp64 and self._fits_fp64(tree, exact) else None
         if wide is None or not _is_alike(wide, own, dtypes=False):
             return result
-        scales = self._scales if len(self._scales) == len(wide) else (None,) * len(wide)
+        scales = asks.scales if len(asks.scales) == len(wide) else (None,) * len(wide)
         known = [_known(leaf) for _, leaf in wide]
         errors = [_error(a, b, *of) for (_, a), (_, b), *of in zip(own, wide, scales, known, strict=True)]
         if self.mutates_inputs:
             self._restore(tree, pristine)
-        if self._scatters:
-            wide, scatter = self._scatter(model, tree, pristine, seed, wide, scales, known)
+        if asks.scatters:
+            wide, scatter = self._scatter(model, tree, pristine, wide, scales, known)
             errors = [max(error, SCATTER * moved) for error, moved in zip(errors, scatter, strict=True)]
-        if self._rounds and not self.mutates_inputs:
-            wide, rounded = self._rounded(model, tree, seed, own, wide, scales, known)
+        if asks.rounds and not self.mutates_inputs:
+            wide, rounded = self._rounded(model, tree, own, wide, scales, known)
             errors = [max(error, moved) for error, moved in zip(errors, rounded, strict=True)]
         errors = [
             max(error, least) if _is_discrete(leaf) else error
@@ -692,7 +733,6 @@ class Reference:
         model: str,
         tree: Any,
         pristine: list[torch.Tensor],
-        seed: int,
         wide: list[tuple[str, Any]],
         scales: tuple[float | None, ...],
         known: list[float | None],
@@ -709,11 +749,11 @@ class Reference:
             return wide, still
         exact = [(path, leaf.clone() if isinstance(leaf, torch.Tensor) else leaf) for path, leaf in wide]
         if JITTERED in self._made:
-            moved = self._wide(model, tree, seed, JITTERED.dtype)
+            moved = self._wide(model, tree, JITTERED.dtype)
         else:
-            _jitter(inputs, seed)
+            _jitter(inputs)
             synchronize(self.peer.device)
-            moved = self._wide(model, tree, seed)
+            moved = self._wide(model, tree)
             for view, kept in zip(inputs, pristine, strict=True):
                 view.copy_(kept)
             synchronize(self.peer.device)
@@ -724,17 +764,15 @@ class Reference:
             for (_, a), (_, b), *of in zip(exact, moved, scales, known, strict=True)
         ]
 
-    def _scattered(
-        self, model: str, tree: Any, pristine: list[torch.Tensor], seed: int, changed: list[Changed]
-    ) -> list[Changed]:
+    def _scattered(self, model: str, tree: Any, pristine: list[torch.Tensor], changed: list[Changed]) -> list[Changed]:
         """The same of inputs that are changed, by the reference in its own dtype: fp64 changes copies of them."""
         views = self.views(tree)
         is_moved = any(view.dtype is torch.float32 for view in views)
         if not is_moved or sum(view.nbytes for view in views) > SCATTER_BYTES:
             return changed
-        _jitter(views, seed)
+        _jitter(views)
         synchronize(self.peer.device)
-        self._own(model, tree, seed, tf32=False)
+        self._own(model, tree, tf32=False)
         moved = [SCATTER * _error(views[item.index], item.value) for item in changed]
         self._restore(tree, pristine)
         return [replace(item, error=max(item.error, error)) for item, error in zip(changed, moved, strict=True)]
@@ -743,7 +781,6 @@ class Reference:
         self,
         model: str,
         tree: Any,
-        seed: int,
         own: list[tuple[str, Any]],
         wide: list[tuple[str, Any]],
         scales: tuple[float | None, ...],
@@ -756,7 +793,7 @@ class Reference:
             return wide, worst
         exact = [(path, leaf.clone() if isinstance(leaf, torch.Tensor) else leaf) for path, leaf in wide]
         for _ in range(ROUNDED_RUNS):
-            moved = self._wide(model, tree, seed, "rounded")
+            moved = self._wide(model, tree, "rounded")
             if moved is None or not _is_alike(moved, exact, dtypes=False):
                 break
             for index, ((_, a), (_, b), (_, c), *of) in enumerate(zip(own, exact, moved, scales, known, strict=True)):
@@ -764,9 +801,9 @@ class Reference:
                 worst[index] = max(worst[index], float(share > AMBIGUOUS_LEAST) if _is_discrete(a) else share)
         return exact, worst
 
-    def _own(self, model: str, tree: Any, seed: int, *, tf32: bool) -> list[tuple[str, Any]]:
+    def _own(self, model: str, tree: Any, *, tf32: bool) -> list[tuple[str, Any]]:
         self._may_have_changed = True
-        outputs = self._run(model, tree, seed=seed, tf32=tf32)
+        outputs = self._run(model, tree, tf32=tf32)
         tensors = [leaf for _, leaf in values.leaves(outputs) if isinstance(leaf, torch.Tensor)]
         self._require_room("outputs", sum(leaf.numel() * leaf.itemsize for leaf in tensors))
         self.returns_inputs |= any(leaf.numel() and not self.peer.is_in_heap(leaf) for leaf in tensors)
@@ -811,11 +848,11 @@ class Reference:
         free, _ = torch.cuda.mem_get_info(self.peer.device)  # each time: a candidate may hold what was free before
         return needed + 4 * self.sizes.state < FP64_SHARE * free
 
-    def _wide(self, model: str, tree: Any, seed: int, dtype: str | None = "float64") -> list[tuple[str, Any]] | None:
+    def _wide(self, model: str, tree: Any, dtype: str | None = "float64") -> list[tuple[str, Any]] | None:
         """The outputs in fp64, or None where the reference cannot be run so. dtype: or "rounded", or JITTERED's."""
         self._may_have_changed = True
         try:
-            outputs = self._run(model, tree, seed=seed, tf32=False, dtype=dtype)
+            outputs = self._run(model, tree, tf32=False, dtype=dtype)
             return [  # an input that is returned will be as it was again
                 (path, leaf.clone() if isinstance(leaf, torch.Tensor) and not self.peer.is_in_heap(leaf) else leaf)
                 for path, leaf in values.leaves(outputs)
@@ -831,10 +868,10 @@ class Reference:
         self._fp64_fails = True
 
 
-def _jitter(inputs: list[torch.Tensor], seed: int) -> None:
+def _jitter(inputs: list[torch.Tensor]) -> None:
     """Move those of single precision by their last digits."""
     for index, view in enumerate(view for view in inputs if view.dtype is torch.float32):
-        variations.jitter(view, seed + index)
+        variations.jitter(view, CALL_SEED + index)
 
 
 def _is_narrow(inputs: list[torch.Tensor]) -> bool:
