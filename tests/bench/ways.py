@@ -1,8 +1,8 @@
 """Small candidates judged by their plan: verdicts a second, spread of speed-ups, and what the corpus comes to.
 
 A stream of honest candidates for small tasks, each under another comment so that none is answered from the cache, with
-so many under way; then, where --corpus asks for it, the whole corpus by the plan. Prints a line of JSON for each figure
-and a table last. Needs a GPU.
+so many under way, alone or in groups; then, where --corpus asks for it, the whole corpus by the plan. Prints a line of
+JSON for each figure and a table last. Needs a GPU.
 """
 
 from __future__ import annotations
@@ -59,19 +59,40 @@ def judged(daemon: Daemon, candidate: corpus.Candidate, task: str, turn: int | N
         return {"class": f"none: {error}", "components": {}, "stages": [], "plan": None}
 
 
-def stream(daemon: Daemon, candidates: list[corpus.Candidate], rounds: int, at_once: int) -> tuple[float, list[Json]]:
-    """Seconds, and the verdicts with their candidates' labels."""
+def group_judged(daemon: Daemon, candidate: corpus.Candidate, task: str, turns: range) -> list[Json]:
+    """The verdicts of a group of it, each member under another comment."""
+    bodies = [candidate.body(task) for _ in turns]
+    more = {key: value for key, value in bodies[0].items() if key not in ("candidate", "completion")}
+    members = [{"candidate": f"{body['candidate']}\n# {turn}\n"} for body, turn in zip(bodies, turns, strict=True)]
+    group = daemon.post("/v1/groups", {**more, "candidates": members})
+    end = time.monotonic() + LIMIT_S
+    while group["state"] != "done" and time.monotonic() < end:
+        group = daemon.get(f"/v1/groups/{group['id']}?wait=30", 60)
+    return [daemon.get(f"/v1/submissions/{item['id']}") for item in group["items"]]
+
+
+def stream(
+    daemon: Daemon, candidates: list[corpus.Candidate], rounds: int, at_once: int, group: int = 1
+) -> tuple[float, list[Json]]:
+    """Seconds, and the verdicts with their candidates' labels. group: so many of a candidate's are posted together."""
     tasks = register(daemon, {candidate.task for candidate in candidates})
     for candidate in candidates:  # whoever comes first pays for what is made once
         judged(daemon, candidate, tasks[candidate.task], -1)
 
-    def one(turn: int, candidate: corpus.Candidate) -> Json:
-        return {**judged(daemon, candidate, tasks[candidate.task], turn), "label": candidate.label}
+    def some(turns: range, candidate: corpus.Candidate) -> list[Json]:
+        task = tasks[candidate.task]
+        found = (
+            [judged(daemon, candidate, task, turns[0])]
+            if len(turns) == 1
+            else group_judged(daemon, candidate, task, turns)
+        )
+        return [{**verdict, "label": candidate.label} for verdict in found]
 
     began = time.monotonic()
-    with ThreadPoolExecutor(at_once) as pool:
-        jobs = [pool.submit(one, turn, candidate) for turn in range(rounds) for candidate in candidates]
-        found = [job.result() for job in jobs]
+    with ThreadPoolExecutor(max(1, at_once // group)) as pool:
+        parts = [range(first, min(first + group, rounds)) for first in range(0, rounds, group)]
+        jobs = [pool.submit(some, turns, candidate) for turns in parts for candidate in candidates]
+        found = [verdict for job in jobs for verdict in job.result()]
     return time.monotonic() - began, found
 
 
@@ -109,7 +130,7 @@ def compare(options: argparse.Namespace, out: Path) -> list[str]:
     flags = ("--device", first_gpu(), *options.flags.split())
     with running_daemon(options.programs, sys.executable, *flags, log=out / "stream.log") as daemon:
         daemon.wait_until_ready()
-        took, verdicts = stream(daemon, chosen, options.rounds, options.at_once)
+        took, verdicts = stream(daemon, chosen, options.rounds, options.at_once, options.group)
     (out / "stream.jsonl").write_text("".join(json.dumps(verdict) + "\n" for verdict in verdicts))
     figures = {
         "verdicts": len(verdicts),
@@ -170,6 +191,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT") or ROOT / "build/ways"))
     parser.add_argument("--rounds", type=int, default=6, help="of the stream; 0: no stream")
     parser.add_argument("--at-once", type=int, default=12)
+    parser.add_argument("--group", type=int, default=1, help="of the stream: members of a group that is posted")
     parser.add_argument("--corpus", action="store_true", help="the whole corpus, too")
     parser.add_argument("--only", default="", help="of the corpus: labels with this in them")
     parser.add_argument("--flags", default="", help="more of the daemon's")
