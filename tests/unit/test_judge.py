@@ -62,6 +62,19 @@ def test_the_first_failure_decides_but_a_hack_before_any_other() -> None:
     assert job._report("full", [judge.CaseResult("case")], 1).class_ is None
 
 
+@pytest.mark.parametrize(("is_cheap", "dynamic", "asked"), [(True, False, 1), (False, False, 2), (True, True, 2)])
+def test_a_tiny_case_that_does_not_bind_is_not_screened_where_the_own_one_has_all(
+    is_cheap: bool, dynamic: bool, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Scripted([(None, None)] * 3, dynamic=dynamic)
+    job.spec["cases"]["tiny"]["elements"] = 4
+    monkeypatch.setattr(job, "_asks_all", lambda: is_cheap)
+    monkeypatch.setattr(job, "_secret_order", lambda: ["ties"])
+    monkeypatch.setattr(job, "_try_nan", lambda case, report: None)
+    assert job.tiny().outcome == "pass"
+    assert len(job.ends) == 3 - asked
+
+
 def test_who_takes_long_is_asked_a_secret_part_at_once_and_the_rest_first_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
