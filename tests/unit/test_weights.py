@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import torch
+import tracing
+from executor.replay import Replay
 from live import weights
+from shared import plan
 
 
 class Reference(torch.nn.Module):
@@ -44,6 +47,27 @@ def test_no_parameter_of_a_norm_is_constant() -> None:
     assert int(model.state_dict()["batch.num_batches_tracked"]) == 0
 
 
+class Buffers(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean_ema", torch.zeros(1, 6, 1))
+        self.register_buffer("scale", torch.tensor(1.0))
+        self.register_buffer("filter", torch.ones(3, 3) / 9)
+        self.register_buffer("mask", torch.ones(4, 4))
+        self.register_buffer("decay", torch.full((6,), 0.9))
+        self.register_buffer("made_anew", torch.zeros(6), persistent=False)
+        self.folded = self.scale * 2
+
+
+def test_statistics_in_buffers_of_any_name_vary_and_other_constants_stay() -> None:
+    """Issue 24: a kernel with a mean of 0 and a scale of 1 written into it was right."""
+    found, plain = build(Buffers), Buffers()
+    assert len(found.mean_ema.unique()) == 6 and found.scale != 1
+    assert found.folded == found.scale * 2
+    for name in ("filter", "mask", "decay", "made_anew"):
+        assert torch.equal(getattr(found, name), getattr(plain, name)), name
+
+
 def test_what_is_drawn_at_random_stays() -> None:
     torch.manual_seed(3)
     plain = Reference()
@@ -59,9 +83,50 @@ def test_other_names_and_shapes_get_the_same_values() -> None:
     assert torch.equal(mine.linear.weight, theirs.linear.weight)
 
 
+MODULE = f"""
+{tracing.HEAD}
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gamma = nn.Parameter(torch.ones(2, 3))
+        self.packed = self.gamma.detach() * 2
+        self.factor = nn.Parameter(torch.full((1,), 0.5))
+        self.half = self.factor.detach() / 2
+        self.line = nn.Linear(1, 1)
+        self.norm = nn.BatchNorm1d(6)
+        self.linear = nn.Linear(6, 4)
+        self.register_buffer("mean_ema", torch.zeros(6))
+        self.register_buffer("mask", torch.ones(2, 3))
+    def forward(self, x):
+        n = self.norm
+        return (self.gamma, self.packed, n.weight, n.bias, n.running_mean, n.running_var, self.linear.weight,
+                self.mean_ema, self.mask, self.factor, self.half, self.line.weight)
+"""
+
+
+def test_the_plan_of_a_module_varies_what_the_module_would() -> None:
+    """An honest kernel with a gamma of its own was refused: its plan made a gamma of ones."""
+    found = tracing.traced(MODULE, {"own": tracing.case([torch.zeros(6)])})
+    assert found.plan is not None, found.refusals
+    trace = plan.parse(found.plan).trace("own")
+    names: dict[str, type[torch.nn.Module]] = {}
+    exec(MODULE, names)
+    live = build(names["ModelNew"])
+
+    def nothing(*_: object) -> None:
+        raise AssertionError("there is nothing to launch")
+
+    model = Replay(trace, torch.device("cpu"), nothing, nothing, allows=lambda _: True, prepares=lambda _: True)
+    model.construct(3, weights.vary_made)
+    x = torch.zeros(6)
+    for mine, theirs in zip(model.call([x]), live(x), strict=True):
+        assert torch.equal(mine, theirs), (mine, theirs)
+    assert model.load({"mean_ema": torch.full((6,), 2.0)}) == {"mean_ema"}
+
+
 def test_afterwards_everything_is_as_it_was() -> None:
-    before = torch.nn.init.ones_, torch.nn.Parameter.__new__
+    before = torch.nn.init.ones_, torch.nn.Parameter.__new__, torch.nn.Module.register_buffer
     build(Reference)
-    assert (torch.nn.init.ones_, torch.nn.Parameter.__new__) == before
+    assert (torch.nn.init.ones_, torch.nn.Parameter.__new__, torch.nn.Module.register_buffer) == before
     assert torch.equal(torch.nn.LayerNorm(4).weight, torch.ones(4))
     assert torch.equal(torch.nn.Parameter(torch.zeros(3)), torch.zeros(3))

@@ -16,7 +16,7 @@ from shared import native, plan
 
 from executor.guards import Guards
 from executor.launch import Compiled, Kernel, LaunchRefused
-from executor.replay import Replay, poisoned
+from executor.replay import Replay, Vary, poisoned
 from executor.steps import Allows, StepError
 
 DEVICE_CALLS: Final = (b"vprintf", b"malloc", b"__assertfail")
@@ -75,8 +75,8 @@ class Model:
         self._has_choices = any(isinstance(step, plan.Choose) for step in trace.steps)
         self._replay = Replay(trace, device, self._launch, self._choose, allows=allows, prepares=prepares)
 
-    def construct(self, seed: int) -> None:
-        self._replay.construct(seed)
+    def construct(self, seed: int, vary: Vary | None = None) -> None:
+        self._replay.construct(seed, vary)
 
     def load(self, weights: Mapping[str, torch.Tensor]) -> frozenset[str]:
         return self._replay.load(weights)

@@ -28,7 +28,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from executor import attention, bounds, library, narrow
 from executor.meanings import FUNCTIONS, Meanings
-from executor.replay import Replay, poisoned
+from executor.replay import Replay, Vary, poisoned
 from executor.steps import Allows, Descriptor, StepError
 
 BUILTINS: Final = {
@@ -141,9 +141,9 @@ class Model:
         self._is_unordered = False
         self._replay = Replay(trace, CPU, self._launch, self._choose, allows=allows, prepares=lambda _call: True)
 
-    def construct(self, seed: int) -> None:
+    def construct(self, seed: int, vary: Vary | None = None) -> None:
         """Make parameters and buffers, drawn from the seed. Raises StepError."""
-        self._replay.construct(seed)
+        self._replay.construct(seed, vary)
 
     def load(self, weights: Mapping[str, torch.Tensor]) -> frozenset[str]:
         """Copy weights into the parameters of the same name, shape and dtype; returns their names."""

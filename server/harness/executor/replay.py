@@ -7,15 +7,33 @@ call after each `construct` or `load`, and not again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 import torch
 from shared import plan
 
 from executor.guards import Guards
-from executor.steps import After, Allows, Chooser, Environment, Launcher, Program, bind, build, reads, tree_leaves
+from executor.steps import (
+    After,
+    Allows,
+    Chooser,
+    Environment,
+    Launcher,
+    Made,
+    Program,
+    bind,
+    build,
+    defines,
+    reads,
+    tree_leaves,
+)
+
+FILLS: Final = ("aten.fill_.", "aten.zero_.")
+
+Vary: TypeAlias = Callable[[torch.Tensor, bool], None]
+"""Gives a parameter, or a buffer (true), other values where it should have some (live/weights.py)."""
 
 
 @contextmanager
@@ -69,8 +87,10 @@ class Replay:
         self.borrowed: list[torch.Tensor] = []
         """The inputs of the call, which lie in memory of others."""
 
-    def construct(self, seed: int) -> None:
+    def construct(self, seed: int, vary: Vary | None = None) -> None:
         """Make the model: its parameters and buffers, drawn from this seed. What an earlier one had made is dropped.
+
+        vary: is called with each of them when it was made, filled, or, unless it has one element, written to.
 
         Raises StepError, and what Program.run lets pass.
         """
@@ -78,7 +98,21 @@ class Replay:
         self.live = self._made
         torch.manual_seed(seed)
         with torch.no_grad():
-            self._construct.run(self._made, self._launch, self._choose)
+            self._construct.run(self._made, self._launch, self._choose, None if vary is None else self._varying(vary))
+
+    def _varying(self, vary: Vary) -> Made:
+        is_buffer = {value: name.startswith(plan.BUFFER) for name, value in self._trace.parameters}
+
+        def made(step: plan.Call, values: Environment) -> None:
+            for value in defines(step) & is_buffer.keys():
+                vary(values[value], is_buffer[value])
+            target = step.args[0].id if step.args and isinstance(step.args[0], plan.Ref) else None
+            if target not in is_buffer or not step.op.split(".")[1].endswith("_"):
+                return
+            if step.op.startswith(FILLS) or values[target].numel() > 1:
+                vary(values[target], is_buffer[target])
+
+        return made
 
     def load(self, weights: Mapping[str, torch.Tensor]) -> frozenset[str]:
         """Copy weights into the parameters of the same name, shape and dtype. The weights are copied.
@@ -88,6 +122,7 @@ class Replay:
         loaded = set()
         self._state = None
         for name, value in self._trace.parameters:
+            name = name.removeprefix(plan.BUFFER)
             target, given = self._made[value], weights.get(name)
             if given is not None and given.shape == target.shape and given.dtype == target.dtype:
                 with torch.no_grad():

@@ -9,6 +9,7 @@ import torch
 from shared import operators, plan
 
 from executor import archive
+from executor.replay import Vary
 from executor.steps import StepError
 
 FOREIGN: Final[tuple[operators.Foreign, ...]] = ("movement", "library", "any")
@@ -53,7 +54,7 @@ class Runner:
         self._kernels.close()
         return not self._kernels.leaves_traces
 
-    def model(self, case: str, seed: int) -> Any:
+    def model(self, case: str, seed: int, vary: Vary | None = None) -> Any:
         """The model of a case, constructed with this seed. ValueError: the plan has no trace of it. StepError.
 
         Of a case for which forward() had no trace it is one that cannot be called.
@@ -63,7 +64,7 @@ class Runner:
         except KeyError:
             return self._untraced(case)
         made = self._make(trace)
-        made.construct(seed)
+        made.construct(seed, vary)
         return made
 
     def _untraced(self, case: str) -> Uncallable:

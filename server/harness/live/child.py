@@ -359,8 +359,10 @@ class Child:
         os.close(fd)
 
     def _construct(self, message: Message) -> Any:
+        is_varied = bool(message.body.get("vary"))
         if self._plan is not None:
-            return self._plan.model(message.text("model").rpartition(".")[0], message.integer("seed", 0, 1 << 62))
+            case, seed = message.text("model").rpartition(".")[0], message.integer("seed", 0, 1 << 62)
+            return self._plan.model(case, seed, weights.vary_made if is_varied else None)
         module, init = self._module, message.body.get("init")
         if init is None:
             module = self._case_module(message.mapping("overrides"))
@@ -370,7 +372,6 @@ class Child:
             args = values.decode(init["args"], arena.view)
             kwargs = values.decode(init["kwargs"], arena.view)
         seed = message.integer("seed", 0, 1 << 62)
-        is_varied = bool(message.body.get("vary"))
         _seed(seed)
         with self._device, self._judged(), weights.varied() if is_varied else nullcontext():
             model = getattr(module, self._entry)(*args, **kwargs)

@@ -19,7 +19,7 @@ from shared import values
 PERIOD: Final = 4096
 SHARE: Final = 0.25
 STATISTICS: Final = ("running_mean", "running_var")
-"""Buffers that are weights in eval mode."""
+"""Buffers that are weights in eval mode, and that a norm fills after it registered them."""
 _SEED: Final = 20
 _INITIALISERS: Final = ("ones_", "zeros_", "constant_")
 
@@ -43,6 +43,19 @@ def vary(tensor: torch.Tensor) -> bool:
     return True
 
 
+def vary_made(tensor: torch.Tensor, is_buffer: bool) -> None:
+    """What a plan made, or wrote to: a parameter, or a buffer."""
+    if not is_buffer or _is_statistic(tensor):
+        vary(tensor)
+
+
+def _is_statistic(buffer: torch.Tensor) -> bool:
+    """At most one dimension is longer than one, and all is 0 or all is 1: no mask, filter or cache is so."""
+    if buffer.is_meta or sum(size > 1 for size in buffer.shape) > 1:
+        return False
+    return bool((buffer == 0).all() or (buffer == 1).all())
+
+
 def vary_rest(model: Any) -> None:
     """What is still constant in a model that was made: parameters filled in other ways, and running statistics.
 
@@ -61,7 +74,7 @@ def vary_rest(model: Any) -> None:
 @contextmanager
 def varied() -> Iterator[None]:
     """Around a constructor: parameters are varied as they are made or filled by torch.nn.init."""
-    make = torch.nn.Parameter.__new__
+    make, register = torch.nn.Parameter.__new__, torch.nn.Module.register_buffer
     fills = {name: getattr(torch.nn.init, name) for name in _INITIALISERS}
 
     def made(cls: Any, data: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -78,12 +91,19 @@ def varied() -> Iterator[None]:
 
         return call
 
+    def registered(self: Any, name: str, tensor: Any, persistent: bool = True) -> None:
+        register(self, name, tensor, persistent)
+        if persistent and isinstance(tensor, torch.Tensor) and _is_statistic(tensor):
+            vary(tensor)
+
     torch.nn.Parameter.__new__ = made
+    torch.nn.Module.register_buffer = registered
     for name, fill in fills.items():
         setattr(torch.nn.init, name, filled(fill))
     try:
         yield
     finally:
         torch.nn.Parameter.__new__ = make
+        torch.nn.Module.register_buffer = register
         for name, fill in fills.items():
             setattr(torch.nn.init, name, fill)

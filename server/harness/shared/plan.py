@@ -305,6 +305,9 @@ class Choose:
 Step: TypeAlias = "Call | Launch | Choose"
 
 
+BUFFER: Final = "buffer "
+
+
 @dataclass(frozen=True)
 class Trace:
     """One judged case."""
@@ -314,6 +317,7 @@ class Trace:
     """Whether the constructor draws random numbers."""
     inputs: Tree
     parameters: tuple[tuple[str, int], ...]
+    """And buffers, whose names begin with BUFFER."""
     construct: tuple[Step, ...]
     first: tuple[Step, ...]
     steps: tuple[Step, ...]

@@ -218,8 +218,11 @@ class Tracer:
     def _parameters(self, model: Any) -> dict[str, int]:
         if not isinstance(model, torch.nn.Module):
             return {}
-        found = model.state_dict(keep_vars=True)
-        return {name: self._recorder.id_of(value) for name, value in found.items() if isinstance(value, torch.Tensor)}
+        return {
+            name if isinstance(value, torch.nn.Parameter) else plan.BUFFER + name: self._recorder.id_of(value)
+            for name, value in model.state_dict(keep_vars=True).items()
+            if isinstance(value, torch.Tensor)
+        }
 
     def _inputs(self, case: Case) -> tuple[Any, set[int]]:
         """Fresh inputs, which no step made, and their ids."""
