@@ -41,6 +41,19 @@ def test_knobs_are_sizes_only() -> None:
     assert not {"dim", "kernel_size", "eps", "FLAG"} & set(found)
 
 
+def test_a_number_behind_a_minus_is_no_size() -> None:
+    """A reference whose labels hold -100 for "none" was asked with -4 there, and raised."""
+    source = TASK.replace("def get_inputs():", "def get_inputs():\n    pad = -100, 3")
+    found = {knob.name for knob in cases.find_knobs(source)}
+    assert "get_inputs:0" not in found and {"get_inputs:1", "get_inputs:2"} <= found
+
+
+def test_a_task_whose_inputs_have_another_shape_for_another_seed_is_refused() -> None:
+    source = TASK.replace("else torch.rand(M, width)", "else torch.rand(int(torch.randint(4, 40, ())), width)")
+    with pytest.raises(cases.TaskRefused, match="other shapes"):
+        cases.describe(source, None, CPU, dynamic_shapes=False, declared=None, element_limit=None)
+
+
 def test_overrides_change_the_module() -> None:
     module = cases.load_module(TASK, "reference", "reference.py", {"M": 4, "width": 5})
     assert module.M == 4 and module.width == 5 and module.height == 48
@@ -228,6 +241,17 @@ def test_every_task_of_ours_has_a_small_case() -> None:
         ("torch.ones(9)[x]", "torch.randint(0, 9, (8, 8))", False, False),
         ("torch.bincount(x.flatten())", "torch.randint(0, 9, (8, 8))", False, False),
         ("torch.arange(64.0).reshape(8, 8).gather(1, x)", "torch.randint(0, 8, (8, 8))", False, False),
+        ("(x >> 3) & 15", "torch.randint(0, 8, (8, 8))", False, True),
+        ("torch.ones(16)[(x >> 3) & 15]", "torch.randint(0, 8, (8, 8))", False, True),
+        ("x.float().sin()", "torch.randint(0, 8, (8, 8), dtype=torch.uint8)", False, True),
+        ("x.float().sin()", "torch.randint(0, 8, (8, 8))", False, False),
+        ("torch.ones(9)[put(x)]", "torch.randint(0, 9, (8, 8))", False, False),
+        ("1 << x", "torch.randint(0, 8, (8, 8))", False, False),
+        ("x[0] >> x[1]", "torch.randint(0, 8, (8, 8))", False, False),
+        ("x // 8 + x[:, :1]", "torch.randint(0, 8, (8, 8))", False, True),
+        ("torch.arange(9) < x[:, :1]", "torch.randint(0, 8, (8, 8))", False, False),
+        ("(x.unsqueeze(-1) == torch.arange(9)).sum(0)", "torch.randint(0, 9, (8, 8))", False, False),
+        ("torch.ones(9)[(x * 0.5).long()]", "torch.randint(0, 9, (8, 8))", False, False),
     ],
 )
 def test_it_is_known_what_ties_and_integers_mean_to_a_reference(
@@ -236,6 +260,10 @@ def test_it_is_known_what_ties_and_integers_mean_to_a_reference(
     """Issue 24, point 2: an index out of range would end a GPU's context."""
     source = f"""
 import torch
+def put(x):
+    y = torch.zeros(8, 9, dtype=x.dtype)
+    y[:, 1:] = x
+    return y
 class Model(torch.nn.Module):
     def forward(self, x):
         return {forward}
@@ -248,6 +276,16 @@ def get_init_inputs():
         "cases"
     ]["own"]
     assert (own["breaks_ties"], own["varies_integers"]) == (chooses, varies)
+
+
+@pytest.mark.parametrize(
+    ("forward", "solves"), [("torch.linalg.inv(x)", True), ("x.inverse()", True), ("x + 1", False)]
+)
+def test_it_is_known_where_a_matrix_is_inverted(forward: str, solves: bool) -> None:
+    source = TASK.replace("self.linear(x).relu()", f"self.linear(x).sum() + ({forward})")
+    source = source.replace("else torch.rand(M, width)", "else torch.rand(width, width)")
+    found = cases.describe(source, None, CPU, dynamic_shapes=False, declared=None, element_limit=None)
+    assert found["cases"]["own"]["solves"] == solves
 
 
 def test_uneven_sizes_and_other_arguments_are_looked_for() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from oracle import variations
 
@@ -172,7 +173,28 @@ def test_new_values_are_where_mistakes_show() -> None:
     assert all(int((ties * scale % 1 == 0.5).sum()) > ties.numel() // 20 for scale in (1, 2, 4, 8)), ties
     integers = torch.randint(-9, 9, (64, 64), dtype=torch.int8)
     assert variations.apply("ends", [integers], 1) and {-128, -127, 126, 127} <= set(integers.flatten().tolist())
+    few = torch.zeros(240, dtype=torch.int32)
+    assert variations.apply("ends", [few], 1)
+    assert bool(((few < 0) & (few > torch.iinfo(few.dtype).min)).any()), "a shift and a division differ only there"
     assert not variations.apply("ends", [x.clone()], 1) and not variations.apply("zeros", [integers], 1)
+
+
+@pytest.mark.parametrize("name", sorted(variations.TRANSFORMS))
+def test_sorted_rows_stay_sorted(name: str) -> None:
+    """Edges of intervals: searched while they were not sorted, an honest kernel was told wrong."""
+    edges = torch.linspace(-2, 2, 9)
+    x = torch.randn(64, 9)
+    assert variations.is_sorted(edges) and not variations.is_sorted(x) and not variations.is_sorted(torch.ones(9))
+    variations.apply(name, [edges, x, torch.arange(9)], 5)
+    numbers = edges[~edges.isnan()]
+    assert bool((numbers[1:] >= numbers[:-1]).all()), edges
+
+
+def test_some_row_is_zero_throughout() -> None:
+    for seed in range(40):
+        x = torch.rand(5, 33) + 1
+        assert variations.apply("zeros", [x], seed)
+        assert (x == 0).all(-1).any() and not (x == 0).all()
 
 
 def test_who_chooses_among_equals_gets_none_and_an_index_is_never_varied() -> None:
@@ -180,6 +202,8 @@ def test_who_chooses_among_equals_gets_none_and_an_index_is_never_varied() -> No
     names = ("ties", "zeros", "spikes", "ends", "small")
     assert [variations.name_for(name, chooses) for name in names] == [None, None, None, None, "small"]
     assert [variations.name_for(name, computes) for name in ("ties", "spikes", "ends")] == ["ties", "spikes", "ends"]
+    solves = {**computes, "solves": True}
+    assert [variations.name_for(name, solves) for name in ("offset", "lowered", "small")] == [None, None, "small"]
     assert variations.name_for("ties", {}) is None, "of a task of before it is not known"
 
 

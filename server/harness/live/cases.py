@@ -13,6 +13,7 @@ import linecache
 import operator
 import re
 import types
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ REFERENCE_FILE: Final = "reference.py"
 INPUT_FUNCTIONS: Final = ("get_inputs", "get_init_inputs")
 TINY: Final = 4
 CHUNK: Final = 1 << 28
+SEEDS_TRIED: Final = range(3)
 TINY_STEPS: Final = (4, 8, 16, 32, 64)
 SHAPE_FACTORS: Final = (0.75, 1.25, 2.0)
 ARGUMENT_FACTOR: Final = 1.25
@@ -74,10 +76,31 @@ INTEGER_ARITHMETIC: Final = words(
     bitwise_and bitwise_or bitwise_xor bitwise_not to type float double half bfloat16 int long short char clone
     contiguous view reshape flatten permute transpose t unsqueeze squeeze expand dim size numel stride
     is_floating_point empty_like zeros_like ones_like __get__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __add__
-    __radd__ __sub__ __rsub__ __mul__ __rmul__ __neg__ __and__ __or__ __xor__ remainder fmod __mod__
+    __radd__ __sub__ __rsub__ __mul__ __rmul__ __neg__ __and__ __rand__ __or__ __ror__ __xor__ __rxor__ __invert__
+    remainder fmod __mod__ any all argmax argmin sort flip roll cat stack diff byte prod logical_and logical_or
+    logical_not masked_fill
     """
 )
 """What may be done with integers of any size: none of them is an index, a length or a divisor."""
+BY_NUMBERS: Final = words(
+    """
+    __getitem__ __setitem__ __rshift__ __lshift__ bitwise_right_shift bitwise_left_shift floor_divide __floordiv__ div
+    __truediv__ pow __pow__
+    """
+)
+"""The same where the second operand is a number or a slice, and no tensor of integers."""
+WIDE: Final = 4
+"""Bytes of an integer that no float holds to the last digit: what is computed of it in floats is no arithmetic."""
+COMPARISONS: Final = words("eq ne lt le gt ge")
+"""Of integers with others of another shape: these are classes, or lengths of what is compared with them."""
+
+SOLVERS: Final = words(
+    """
+    inverse linalg_inv linalg_inv_ex linalg_pinv linalg_solve linalg_solve_ex linalg_solve_triangular linalg_lstsq
+    cholesky linalg_cholesky linalg_cholesky_ex det linalg_det logdet slogdet linalg_slogdet linalg_qr linalg_lu
+    """
+)
+"""Names of torch's functions that no matrix with one number in all its elements is fit for."""
 
 Overrides = Mapping[str, int | float]
 Tree = Any
@@ -139,6 +162,15 @@ class _Rewriter(ast.NodeTransformer):
         if name not in self.overrides:
             return node
         return ast.copy_location(ast.Constant(self.overrides[name]), node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        """Behind a minus stands an axis or a mark, and no size."""
+        value = node.operand.value if isinstance(node.operand, ast.Constant) else None
+        if not isinstance(node.op, ast.USub) or type(value) not in (int, float):
+            return self.generic_visit(node)  # type: ignore[return-value]
+        self._count += type(value) is int  # others keep their names
+        self._floats += type(value) is float and self._function == "get_init_inputs"
+        return node
 
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
         if type(node.value) is float and self._function == "get_init_inputs":
@@ -241,6 +273,7 @@ class Measured:
     operations: int  # calls of torch's functions that compute tensors: the nodes of the traced graph
     breaks_ties: bool  # which of some equal values was chosen may be part of the answer
     varies_integers: bool  # integers among the inputs may be any
+    solves: bool  # matrices are inverted or factored
 
 
 def _note(tensor: torch.Tensor) -> values.TensorNote:
@@ -274,7 +307,7 @@ def run_once(
             model = model.to(device)  # parameters made outside the device context, from numpy say
         model = cast_model(model, dtype)
         inputs = cast_inputs(to_device(list(module.get_inputs()), device), dtype)
-        with _CallWatch() as watch:
+        with _CallWatch(inputs) as watch:
             outputs = model(*inputs)
         watch.see(outputs)
         if device.type == "cuda":
@@ -304,6 +337,7 @@ def run_once(
         operations=watch.operations,
         breaks_ties=watch.breaks_ties,
         varies_integers=watch.varies_integers,
+        solves=watch.solves,
         state_bytes=sum(item.nbytes for item in state if isinstance(item, torch.Tensor)),
     )
 
@@ -314,7 +348,7 @@ class _CallWatch(TorchFunctionMode):
     At the level of torch's functions: the first use of a dispatch mode imports for two seconds.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, inputs: Any) -> None:
         super().__init__()
         self.found = False
         self.flops = 0
@@ -323,6 +357,10 @@ class _CallWatch(TorchFunctionMode):
         self._chosen: list[torch.Tensor] = []
         """Which of some values were chosen. The values themselves are the same whichever of equal ones it was."""
         self.varies_integers = True
+        self.solves = False
+        self._given: dict[int, weakref.ref[torch.Tensor]] = {}
+        """The inputs and what rests on them, by id."""
+        self._note_given(inputs)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
@@ -333,12 +371,32 @@ class _CallWatch(TorchFunctionMode):
             self.found = True
             self.flops += flops.count(name, args, output)
         self.operations += name not in VIEWS_AND_COPIES and _is_tensors(output)
+        self.solves |= name in SOLVERS
         if name in TIE_BREAKERS:
             self._chosen += [leaf for leaf in _tensors(output) if leaf.dtype in variations.INTEGERS]
-        self.varies_integers &= (
-            name in INTEGER_ARITHMETIC or name.rstrip("_") in INTEGER_ARITHMETIC
-        ) or not _has_integers((args, kwargs))
+        self._follow(name, args, kwargs, output)
         return output
+
+    def _follow(self, name: str, args: Any, kwargs: Any, output: Any) -> None:
+        """Whether integers that rest on the inputs may still be any; which tensors rest on them now."""
+        given = [leaf for leaf in _tensors((args, kwargs)) if self._is_given(leaf)]
+        if not given:
+            return
+        integers = [leaf for leaf in given if leaf.dtype in variations.INTEGERS]
+        if integers:
+            becomes_float = any(leaf.is_floating_point() for leaf in _tensors(output))
+            is_wide = any(leaf.itemsize >= WIDE for leaf in integers)
+            self.varies_integers &= _is_arithmetic(name, args, kwargs) and not (becomes_float and is_wide)
+        if not _is_masked(name, args):
+            self._note_given((output, args[0] if name == "__setitem__" else None))
+
+    def _note_given(self, value: Any) -> None:
+        for leaf in _tensors(value):
+            self._given[id(leaf)] = weakref.ref(leaf)
+
+    def _is_given(self, leaf: torch.Tensor) -> bool:
+        known = self._given.get(id(leaf))
+        return known is not None and known() is leaf
 
     def see(self, value: Any) -> None:
         """Note whether a choice among values is used, or is part of the answer."""
@@ -357,6 +415,21 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 def _has_integers(value: Any) -> bool:
     return any(leaf.dtype in variations.INTEGERS for leaf in _tensors(value))
+
+
+def _is_arithmetic(name: str, args: Any, kwargs: Any) -> bool:
+    """Integers of any size may be given to this call."""
+    plain = name if name in BY_NUMBERS else name.rstrip("_")
+    if plain in BY_NUMBERS:
+        return not _has_integers((args[1:2], kwargs))
+    if name.strip("_") in COMPARISONS and len({leaf.shape for leaf in _tensors(args)}) > 1:
+        return False
+    return name in INTEGER_ARITHMETIC or plain in INTEGER_ARITHMETIC
+
+
+def _is_masked(name: str, args: Any) -> bool:
+    """Its bits are taken by a constant: whatever it was, the result is one of a few."""
+    return name.strip("_") in ("and", "bitwise_and") and any(type(item) is int and item >= 0 for item in args)
 
 
 def _is_tensors(value: Any) -> bool:
@@ -407,6 +480,11 @@ class Examiner:
             self._model = model.to(device) if isinstance(model, torch.nn.Module) else model
         self._first = self._answer()
 
+    def _shapes(self, seed: int) -> tuple[torch.Size, ...]:
+        with self._device, torch.no_grad():
+            torch.manual_seed(seed)
+            return tuple(leaf.shape for leaf in _tensors(list(self._module.get_inputs())))
+
     def _answer(self, *, inputs: int = 0, call: int = 0, transform: str | None = None) -> list[Any]:
         """Samples of the outputs, on the host. inputs, call: seeds."""
         with self._device, torch.no_grad():
@@ -435,7 +513,7 @@ class Examiner:
         return True
 
     def flags(self, *, is_own: bool) -> list[str]:
-        """What a task's author should know. TaskRefused where there is no right answer.
+        """What a task's author should know. TaskRefused where there is no right answer, or inputs of no fixed shape.
 
         is_own: at the task's own size; at another nothing is said of how much the answer depends on the inputs.
         """
@@ -444,6 +522,8 @@ class Examiner:
                 "forward() answers differently when it is called again on the same inputs with torch's generators "
                 "seeded alike: it keeps a state, or draws numbers elsewhere than from torch"
             )
+        if len({self._shapes(seed) for seed in SEEDS_TRIED}) > 1:
+            raise TaskRefused("get_inputs() makes tensors of other shapes when torch is seeded otherwise")
         found = [] if self._is_first(self._answer(call=1)) else ["random_reference"]
         if is_own and self._is_first(self._answer(inputs=1)):
             transformed = (self._transformed(name) for name in ("signs", "large", "offset", "spikes"))

@@ -2,8 +2,9 @@
 
 Only floating-point tensors are touched; integers are indices or classes, and a changed one would be another
 task. Structure that a task may promise is kept: zeros stay zeros (triangular inputs), a symmetric matrix stays
-symmetric. Whether a transformation is legal for a task is not decided here: the reference must be finite on it,
-agree with itself in fp64 and answer something else than before, else another takes its place (judge.py).
+symmetric, and sorted rows stay sorted. Whether a transformation is legal for a task is not decided here: the
+reference must be finite on it, agree with itself in fp64 and answer something else than before, else another takes
+its place (judge.py).
 """
 
 from __future__ import annotations
@@ -23,7 +24,11 @@ OFFSET: Final = {torch.float64: 1000.0, torch.float32: 1000.0, torch.float16: 16
 LARGE: Final = 100.0
 SMALL: Final = 1e-3
 ZERO_SHARE: Final = 0.125
+ROWS_LEAST: Final = 4
+"""Of so many rows one at least is zero throughout."""
 ENDS_SHARE: Final = 1 / 64
+ENDS_LEAST: Final = 8
+"""Where there are so many: both ends, and the three next to each, of which a division rounds each otherwise."""
 NAN_EVERY: Final = 64
 NAN_MOST: Final = 16
 """So that some of an answer is finite where each row is reduced."""
@@ -73,6 +78,16 @@ def has_zeros(tensor: torch.Tensor) -> bool:
     if flat is None:
         return bool((tensor == 0).any())
     return bool((flat[:: max(1, flat.numel() // SAMPLE)] == 0).any())
+
+
+def is_sorted(tensor: torch.Tensor) -> bool:
+    """Every row (last dimension) rises: edges of intervals, offsets. Drawn at random none does."""
+    if tensor.dim() == 0 or tensor.shape[-1] < 3:
+        return False
+    first = tensor[(0,) * (tensor.dim() - 1)][:SAMPLE]
+    if not bool((first[1:] >= first[:-1]).all() and first[0] < first[-1]):
+        return False
+    return bool((tensor[..., 1:] >= tensor[..., :-1]).all())
 
 
 def _row_parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -137,8 +152,10 @@ def zeros(tensor: torch.Tensor, seed: int) -> bool:
         return False
     drawn = torch.rand(tensor.shape, generator=_generator(tensor, seed), device=tensor.device)
     tensor.masked_fill_(drawn < ZERO_SHARE, 0.0)
+    first = drawn[..., :1]
     if tensor.dim() >= 2:
-        tensor.masked_fill_(drawn[..., :1] > 1.0 - ZERO_SHARE, 0.0)
+        least = min(1.0 - ZERO_SHARE, float(first.max())) if first.numel() >= ROWS_LEAST else 1.0 - ZERO_SHARE
+        tensor.masked_fill_(first >= least, 0.0)
     return True
 
 
@@ -175,7 +192,7 @@ def ends(tensor: torch.Tensor, seed: int) -> bool:
     flat = _flat(tensor)
     if flat is None:
         return False
-    count = max(2, int(flat.numel() * ENDS_SHARE))
+    count = max(2, min(ENDS_LEAST, flat.numel() // 8), int(flat.numel() * ENDS_SHARE))
     places = torch.randint(0, flat.numel(), (count,), generator=_generator(tensor, seed), device=tensor.device)
     within = (torch.arange(count, device=tensor.device) // 2 % 4).to(tensor.dtype)
     flat[places[::2]] = torch.iinfo(tensor.dtype).max - within[::2]
@@ -274,7 +291,7 @@ def sparse(tensor: torch.Tensor, seed: int) -> bool:
 def sparse_sets(first: torch.Tensor, sets: int, distance: int, seed: int) -> bool:
     """The same for so many tensors like this one, the next ones `distance` bytes further each in its memory."""
     flat = _flat(first)
-    if flat is None or not flat.numel() or is_symmetric(first) or is_flags(first):
+    if flat is None or not flat.numel() or is_symmetric(first) or is_flags(first) or is_sorted(first):
         return False
     size, factor = flat.numel(), SPIKE.get(first.dtype, 2.0)
     rows = first.as_strided((sets, size), (distance // first.element_size(), 1))
@@ -317,6 +334,8 @@ EXTREME: Final = (*SECRET, "spikes")
 """Whose inputs leave some answers of the reference's to chance: a few elements may differ by more."""
 TIED: Final = ("zeros", "ties", "constant rows")
 """Whose inputs have many equal values: of no use where the answer says which of some equal ones was chosen."""
+MOVING: Final = ("offset", "lowered")
+"""Which leave a matrix next to one that has no inverse: what is made of it depends on how it was rounded."""
 UNTIMED: Final = {"spikes", "nan"}
 """Not in timed calls: beside spikes precision does not show, and by NaN nothing is decided."""
 INTEGERS: Final = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -328,12 +347,17 @@ def apply(name: str, tensors: list[torch.Tensor], seed: int) -> bool:
     """Transform all floating-point tensors (`ends`: all integers); False when there was nothing that it changes."""
     kinds = INTEGERS if name == "ends" else SPIKE
     chosen = [tensor for tensor in tensors if tensor.dtype in kinds and tensor.numel()]
+    rising = [tensor for tensor in chosen if is_sorted(tensor)]
     changed = [TRANSFORMS[name](tensor, seed + index) for index, tensor in enumerate(chosen)]
+    for tensor in rising:
+        tensor.copy_(tensor.sort(-1).values)
     return any(changed)
 
 
 def name_for(name: str, case: Mapping[str, Any]) -> str | None:
     """The transformation that stands for this one in a case whose reference may not take it; None: there is none."""
+    if case.get("solves", False) and name in MOVING:
+        return None
     if case.get("breaks_ties", True) and name in (*TIED, "spikes"):  # beside a spike a softmax has nothing but zeros
         return None
     return name if name != "ends" or case.get("varies_integers", False) else None
