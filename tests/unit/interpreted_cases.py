@@ -65,6 +65,10 @@ SOURCE = textwrap.dedent("""\
         tl.store(target + i, tl.load(source + i))
 
     @triton.jit
+    def added(x, y, B: tl.constexpr):
+        tl.store(y + tl.arange(0, 1), tl.sum(tl.load(x + tl.arange(0, B)), 0))
+
+    @triton.jit
     def total(x, y):
         tl.store(y, tl.load(y) + tl.load(x + tl.program_id(0)))
 
@@ -235,6 +239,23 @@ def floats_of_8_bits_are_rounded_and_end_at_their_largest() -> None:
     x = torch.tensor([0.3, 1.7, 9.1, 1000.0])
     got = squared(x, torch.zeros(4).to(torch.float8_e4m3fn), ("*fp32", "*fp8e4nv"))
     assert got.float().tolist() == [0.046875, 1.5, 40.0, 448.0], got
+
+
+def added(x: torch.Tensor, kind: str) -> float:
+    functions = [Function("added", line("added"), (TL,), (), False)]
+    signature = [("x", kind), ("y", kind), ("B", "constexpr")]
+    launch = Launch(0, (1, 1, 1), (Ref(0), Ref(1), x.numel()), 9)
+    (_, got) = run(functions, signature, {2: x.numel()}, [launch], [x, torch.zeros(1, dtype=x.dtype)])
+    return float(got[0])
+
+
+def a_sum_of_bfloat16_is_rounded_after_each_addition() -> None:
+    assert added(torch.tensor([1.5, -2.0, 0.25, 8.0]).bfloat16(), "*bf16") == 7.75
+    assert added(torch.tensor([256.0, 0.0, 1.0, 0.0]).bfloat16(), "*bf16") == 256.0
+
+
+def a_sum_of_integers_wraps_around() -> None:
+    assert added(torch.tensor([2**31 - 1, 1, 0, 0], dtype=torch.int32), "*i32") == -(2**31)
 
 
 def functions_of_libdevice_are_computed() -> None:

@@ -94,6 +94,36 @@ def _dot(operation: Operation) -> Operation:
     return run
 
 
+def _sum(operation: Operation) -> Operation:
+    """Of narrow values, rounded after each addition. Triton asks for the sum of the bits."""
+
+    def run(self: Any, source: Any) -> Any:
+        kind = source.dtype.scalar
+        if kind not in TYPES:
+            return operation(self, source)
+        data = widened(source.handle).data
+        left = np.moveaxis(data.reshape(-1) if self.axis is None else data, self.axis or 0, 0)
+        while left.shape[0] > 1:
+            half = left.shape[0] // 2
+            left = widened(narrowed(left[:half] + left[half:], kind)).data
+        found = left.sum(0)
+        if self.keep_dims:
+            found = found.reshape([1] * data.ndim) if self.axis is None else np.expand_dims(found, self.axis)
+        return tl.tensor(narrowed(found, kind), tl.block_type(kind, list(found.shape)) if found.shape else kind)
+
+    return run
+
+
+def _wrapping(operation: Operation) -> Operation:
+    """Integers wrap where a whole tensor becomes one, too."""
+
+    def run(self: Any, found: Any, dtype: Any) -> Any:
+        wraps = dtype.is_int() and not np.shape(found)
+        return operation(self, np.asarray(found).astype(interpreter._get_np_dtype(dtype)) if wraps else found, dtype)
+
+    return run
+
+
 def install() -> None:
     """Once for a process, before a kernel is interpreted."""
     builder: Any = interpreter.InterpreterBuilder
@@ -107,6 +137,8 @@ def install() -> None:
     for name in (*_CASTS, "fp_to_fp"):
         setattr(builder, f"create_{name}", _cast(getattr(builder, f"create_{name}")))
     builder.create_dot = _dot(builder.create_dot)
+    interpreter.ReduceOps.sum = _sum(interpreter.ReduceOps.sum)
+    interpreter.ReduceScanOpInterface.to_tensor = _wrapping(interpreter.ReduceScanOpInterface.to_tensor)
     builder.get_bf16 = lambda self, value: narrowed([value], tl.bfloat16)
     builder.get_fp8e4nv = lambda self, value: narrowed([value], tl.float8e4nv)
     builder.get_fp8e5 = lambda self, value: narrowed([value], tl.float8e5)
