@@ -104,6 +104,13 @@ class ModelNew(nn.Module):
 """
 
 
+def test_a_parameter_of_one_element_varies_once() -> None:
+    """Under a device's context torch fills it from inside, too: one of another name had other values."""
+    with torch.device("cpu"), weights.varied():
+        slope, other = torch.nn.PReLU().weight, torch.nn.Parameter(torch.full((1,), 0.25))
+    assert torch.equal(slope, other) and slope != 0.25
+
+
 def test_the_plan_of_a_module_varies_what_the_module_would() -> None:
     """An honest kernel with a gamma of its own was refused: its plan made a gamma of ones."""
     found = tracing.traced(MODULE, {"own": tracing.case([torch.zeros(6)])})

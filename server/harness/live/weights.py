@@ -82,10 +82,18 @@ def varied() -> Iterator[None]:
             vary(data)
         return make(cls, data, *args, **kwargs)
 
+    is_filling = False
+
     def filled(fill: Callable[..., Any]) -> Callable[..., Any]:
         def call(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-            found = fill(tensor, *args, **kwargs)
-            if isinstance(tensor, torch.nn.Parameter):
+            """Under a device's context torch calls it once more from inside, which is the same filling."""
+            nonlocal is_filling
+            is_outer, is_filling = not is_filling, True
+            try:
+                found = fill(tensor, *args, **kwargs)
+            finally:
+                is_filling = not is_outer
+            if is_outer and isinstance(tensor, torch.nn.Parameter):
                 vary(tensor)
             return found
 
