@@ -245,6 +245,7 @@ def test_every_task_of_ours_has_a_small_case() -> None:
         ("torch.ones(16)[(x >> 3) & 15]", "torch.randint(0, 8, (8, 8))", False, True),
         ("x.float().sin()", "torch.randint(0, 8, (8, 8), dtype=torch.uint8)", False, True),
         ("x.float().sin()", "torch.randint(0, 8, (8, 8))", False, False),
+        ("(x % 4096)[:, :1].float().sin()", "torch.randint(0, 8, (8, 8))", False, True),
         ("torch.ones(9)[put(x)]", "torch.randint(0, 9, (8, 8))", False, False),
         ("1 << x", "torch.randint(0, 8, (8, 8))", False, False),
         ("x[0] >> x[1]", "torch.randint(0, 8, (8, 8))", False, False),

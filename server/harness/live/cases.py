@@ -91,6 +91,7 @@ BY_NUMBERS: Final = words(
 """The same where the second operand is a number or a slice, and no tensor of integers."""
 WIDE: Final = 4
 """Bytes of an integer that no float holds to the last digit: what is computed of it in floats is no arithmetic."""
+REMAINDERS: Final = words("remainder fmod __mod__")
 COMPARISONS: Final = words("eq ne lt le gt ge")
 """Of integers with others of another shape: these are classes, or lengths of what is compared with them."""
 
@@ -360,7 +361,9 @@ class _CallWatch(TorchFunctionMode):
         self.solves = False
         self._given: dict[int, weakref.ref[torch.Tensor]] = {}
         """The inputs and what rests on them, by id."""
-        self._note_given(inputs)
+        self._small: dict[int, weakref.ref[torch.Tensor]] = {}
+        """Remainders."""
+        _note_in(self._given, inputs)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
@@ -379,24 +382,19 @@ class _CallWatch(TorchFunctionMode):
 
     def _follow(self, name: str, args: Any, kwargs: Any, output: Any) -> None:
         """Whether integers that rest on the inputs may still be any; which tensors rest on them now."""
-        given = [leaf for leaf in _tensors((args, kwargs)) if self._is_given(leaf)]
+        given = [leaf for leaf in _tensors((args, kwargs)) if _is_in(self._given, leaf)]
         if not given:
             return
         integers = [leaf for leaf in given if leaf.dtype in variations.INTEGERS]
         if integers:
             becomes_float = any(leaf.is_floating_point() for leaf in _tensors(output))
-            is_wide = any(leaf.itemsize >= WIDE for leaf in integers)
+            is_wide = any(leaf.itemsize >= WIDE and not _is_in(self._small, leaf) for leaf in integers)
             self.varies_integers &= _is_arithmetic(name, args, kwargs) and not (becomes_float and is_wide)
         if not _is_masked(name, args):
-            self._note_given((output, args[0] if name == "__setitem__" else None))
-
-    def _note_given(self, value: Any) -> None:
-        for leaf in _tensors(value):
-            self._given[id(leaf)] = weakref.ref(leaf)
-
-    def _is_given(self, leaf: torch.Tensor) -> bool:
-        known = self._given.get(id(leaf))
-        return known is not None and known() is leaf
+            _note_in(self._given, (output, args[0] if name == "__setitem__" else None))
+        is_view = bool(integers) and name in VIEWS_AND_COPIES and all(_is_in(self._small, leaf) for leaf in integers)
+        if is_view or (name in REMAINDERS and not _has_integers(args[1:2])):
+            _note_in(self._small, output)
 
     def see(self, value: Any) -> None:
         """Note whether a choice among values is used, or is part of the answer."""
@@ -415,6 +413,15 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 def _has_integers(value: Any) -> bool:
     return any(leaf.dtype in variations.INTEGERS for leaf in _tensors(value))
+
+
+def _note_in(known: dict[int, weakref.ref[torch.Tensor]], value: Any) -> None:
+    known.update((id(leaf), weakref.ref(leaf)) for leaf in _tensors(value))
+
+
+def _is_in(known: dict[int, weakref.ref[torch.Tensor]], leaf: torch.Tensor) -> bool:
+    found = known.get(id(leaf))
+    return found is not None and found() is leaf
 
 
 def _is_arithmetic(name: str, args: Any, kwargs: Any) -> bool:
