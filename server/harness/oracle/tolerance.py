@@ -120,16 +120,21 @@ def dtype_of(leaf: Any) -> torch.dtype:
 def scale_of(expected: torch.Tensor) -> float:
     """Trimmed root mean square over finite elements but 0, from an even sample of at most SAMPLE; 0 for none.
 
-    Trimmed, so that a few spikes do not loosen what is asked of all the others.
+    Trimmed, so that a few spikes do not loosen what is asked of all the others. The device is waited for once.
     """
     flat = expected.reshape(-1)
     step = max(1, flat.numel() // SAMPLE)
     sample = _wide(flat[::step]).abs()
-    sample = sample[torch.isfinite(sample) & (sample > 0)]
-    if not sample.numel():
+    counts = torch.isfinite(sample) & (sample > 0)
+    squares = torch.where(counts, sample, torch.inf).sort().values.square()
+    of = counts.sum()
+    kept = (of * (1.0 - TRIM)).long().clamp_min(1)
+    place = torch.arange(len(squares), device=squares.device)
+    sums = [torch.where(place < n, squares, 0.0).sum() / n for n in (kept, of)]
+    if not len(squares):
         return 0.0
-    kept = sample.sort().values[: max(1, int(sample.numel() * (1.0 - TRIM)))]
-    return max(float(kept.square().mean().sqrt()), FLOOR * float(sample.square().mean().sqrt()))
+    trimmed, whole, n = torch.stack([*sums, of]).tolist()
+    return max(math.sqrt(trimmed), FLOOR * math.sqrt(whole)) if n else 0.0
 
 
 def _scale(expected: torch.Tensor, most: float | None, known: float | None) -> float:
