@@ -29,9 +29,9 @@ class Candidate(torch.nn.Module):
         self.late.data.fill_(1.0)
 
 
-def build(kind: type[torch.nn.Module]) -> torch.nn.Module:
+def build(kind: type[torch.nn.Module], *, statistics: bool = True) -> torch.nn.Module:
     torch.manual_seed(3)
-    with weights.varied():
+    with weights.varied(statistics=statistics):
         model = kind()
     weights.vary_rest(model)
     return model
@@ -66,6 +66,8 @@ def test_statistics_in_buffers_of_any_name_vary_and_other_constants_stay() -> No
     assert found.folded == found.scale * 2
     for name in ("filter", "mask", "decay", "made_anew"):
         assert torch.equal(getattr(found, name), getattr(plain, name)), name
+    own = build(Buffers, statistics=False)
+    assert torch.equal(own.mean_ema, plain.mean_ema), "a candidate's zeros may be a bias that there is not"
 
 
 def test_what_is_drawn_at_random_stays() -> None:
@@ -106,7 +108,7 @@ class ModelNew(nn.Module):
 
 def test_a_parameter_of_one_element_varies_once() -> None:
     """Under a device's context torch fills it from inside, too: one of another name had other values."""
-    with torch.device("cpu"), weights.varied():
+    with torch.device("cpu"), weights.varied(statistics=True):
         slope, other = torch.nn.PReLU().weight, torch.nn.Parameter(torch.full((1,), 0.25))
     assert torch.equal(slope, other) and slope != 0.25
 
@@ -118,7 +120,7 @@ def test_the_plan_of_a_module_varies_what_the_module_would() -> None:
     trace = plan.parse(found.plan).trace("own")
     names: dict[str, type[torch.nn.Module]] = {}
     exec(MODULE, names)
-    live = build(names["ModelNew"])
+    live = build(names["ModelNew"], statistics=False)
 
     def nothing(*_: object) -> None:
         raise AssertionError("there is nothing to launch")

@@ -32,8 +32,8 @@ from executor.steps import (
 
 FILLS: Final = ("aten.fill_.", "aten.zero_.")
 
-Vary: TypeAlias = Callable[[torch.Tensor, bool], None]
-"""Gives a parameter, or a buffer (true), other values where it should have some (live/weights.py)."""
+Vary: TypeAlias = Callable[[torch.Tensor, str], None]
+"""Gives a parameter or buffer, by its name in the plan, other values where it should have some (live/weights.py)."""
 
 
 @contextmanager
@@ -101,16 +101,16 @@ class Replay:
             self._construct.run(self._made, self._launch, self._choose, None if vary is None else self._varying(vary))
 
     def _varying(self, vary: Vary) -> Made:
-        is_buffer = {value: name.startswith(plan.BUFFER) for name, value in self._trace.parameters}
+        names = {value: name for name, value in self._trace.parameters}
 
         def made(step: plan.Call, values: Environment) -> None:
-            for value in defines(step) & is_buffer.keys():
-                vary(values[value], is_buffer[value])
+            for value in defines(step) & names.keys():
+                vary(values[value], names[value])
             target = step.args[0].id if step.args and isinstance(step.args[0], plan.Ref) else None
-            if target not in is_buffer or not step.op.split(".")[1].endswith("_"):
+            if target not in names or not step.op.split(".")[1].endswith("_"):
                 return
             if step.op.startswith(FILLS) or values[target].numel() > 1:
-                vary(values[target], is_buffer[target])
+                vary(values[target], names[target])
 
         return made
 

@@ -373,7 +373,7 @@ class Child:
             kwargs = values.decode(init["kwargs"], arena.view)
         seed = message.integer("seed", 0, 1 << 62)
         _seed(seed)
-        with self._device, self._judged(), weights.varied() if is_varied else nullcontext():
+        with self._device, self._judged(), weights.varied(statistics=init is None) if is_varied else nullcontext():
             model = getattr(module, self._entry)(*args, **kwargs)
         if is_varied:
             weights.vary_rest(model)

@@ -5,6 +5,9 @@ leaves them out is right by luck. Here such a parameter becomes v * (1 + u / 4) 
 numbers in [0, 1) that depend on nothing but an element's index. So a candidate's parameter of another name, or of
 another shape with the same elements, gets what the reference's gets; nothing negative comes in where all was
 positive; and since it happens as soon as the parameter is made, what a constructor packs from it agrees with it.
+The same happens to a reference's buffer in the state dict that has one number for each channel, all zeros or all ones:
+such are statistics of a model that was not trained. A candidate's gets its values by name; one of another name may be
+anything.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import Any, Final
 
 import torch
 from shared import values
+from shared.plan import BUFFER
 
 PERIOD: Final = 4096
 SHARE: Final = 0.25
@@ -43,9 +47,9 @@ def vary(tensor: torch.Tensor) -> bool:
     return True
 
 
-def vary_made(tensor: torch.Tensor, is_buffer: bool) -> None:
-    """What a plan made, or wrote to: a parameter, or a buffer."""
-    if not is_buffer or _is_statistic(tensor):
+def vary_made(tensor: torch.Tensor, name: str) -> None:
+    """What a candidate's plan made, or wrote to: a parameter, or running statistics."""
+    if not name.startswith(BUFFER) or name.removeprefix(BUFFER).rpartition(".")[2] in STATISTICS:
         vary(tensor)
 
 
@@ -72,8 +76,11 @@ def vary_rest(model: Any) -> None:
 
 
 @contextmanager
-def varied() -> Iterator[None]:
-    """Around a constructor: parameters are varied as they are made or filled by torch.nn.init."""
+def varied(*, statistics: bool) -> Iterator[None]:
+    """Around a constructor: parameters are varied as they are made or filled by torch.nn.init.
+
+    statistics: a reference's, whose buffers are varied as they are registered.
+    """
     make, register = torch.nn.Parameter.__new__, torch.nn.Module.register_buffer
     fills = {name: getattr(torch.nn.init, name) for name in _INITIALISERS}
 
@@ -101,7 +108,7 @@ def varied() -> Iterator[None]:
 
     def registered(self: Any, name: str, tensor: Any, persistent: bool = True) -> None:
         register(self, name, tensor, persistent)
-        if persistent and isinstance(tensor, torch.Tensor) and _is_statistic(tensor):
+        if statistics and persistent and isinstance(tensor, torch.Tensor) and _is_statistic(tensor):
             vary(tensor)
 
     torch.nn.Parameter.__new__ = made
