@@ -423,7 +423,7 @@ def test_a_post_whose_answer_is_lost_is_judged_once() -> None:
 
 
 def test_a_daemon_that_is_away_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judge, "AWAY_LIMIT_S", 0.0)
+    monkeypatch.setattr(judge, "AWAY_LIMIT_S", 0.1)
     with pytest.raises(TrainError, match=r"127.0.0.1:9 cannot be reached"):
         Judge("http://127.0.0.1:9", "binary", "", "r").judge([(Task("t", "i", "p", "strict", "ModelNew"), ["a"])], 1)
 

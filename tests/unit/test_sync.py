@@ -205,7 +205,7 @@ def test_rclone_gets_the_bundle_of_aws_by_its_own_name(monkeypatch: pytest.Monke
 def test_a_full_disk_is_told_and_the_copy_is_tried_again(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], where: str
 ) -> None:
-    place, name = (Snapshot, "take") if where == "the snapshot" else (sync, "write")
+    place, name = (Snapshot, "take") if where == "the snapshot" else (checkpoint, "replace")
     inner, before = getattr(place, name), list[object]()
 
     class Twice:

@@ -45,7 +45,7 @@ def _sync(path: Path) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    with path.open("w") as file:
+    with path.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
@@ -60,7 +60,8 @@ def _exchange(one: Path, other: Path) -> None:
 
 
 def replace(path: Path, text: str) -> None:
-    """A small file, whole: the old text or the new."""
+    """A small file, whole: the old text or the new, in a directory that is made where there is none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(PARTIAL + path.name)
     _write(beside, text)
     beside.rename(path)

@@ -1,21 +1,18 @@
-"""Rewards from verifierd: one group for each task, posted together and waited for. Standard library only."""
+"""Rewards from verifierd: one group for each task, posted together and waited for."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import ssl
 import textwrap
 import time
-import urllib.error
-import urllib.request
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from verifierd_client.client import handlers_of, labels
+from verifierd_client import Client, Refused, Unavailable, labels
 
 from . import layout
 from .errors import SERVICE, StopRequested, TrainError
@@ -73,13 +70,12 @@ class Judge:
 
         should_stop: asked between requests; once it is true, StopRequested ends the wait.
         """
-        self._url = url.rstrip("/")
         self._reward = reward_of(reward)
         self._until = until
         self._run = os.environ.get("VERIFIERD_RUN") or run
         self._should_stop = should_stop
         try:
-            self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), *handlers_of(url))
+            self._client = Client(url, wait_s=AWAY_LIMIT_S, sleep=self._pause)
         except ValueError as error:
             raise TrainError(str(error)) from error
         self.waited_s = 0.0
@@ -90,42 +86,24 @@ class Judge:
         return float(self._reward.get("params", {}).get("alpha", 0.1)) if self._reward["kind"] == "tritonrl" else None
 
     def _call(self, method: str, path: str, body: Json | None = None) -> Json:
-        headers = {"Content-Type": "application/json"}
-        if method == "POST":  # what was lost on the way back is not judged a second time
-            headers["Idempotency-Key"] = str(uuid.uuid4())
-        if token := os.environ.get("VERIFIERD_TOKEN"):
-            headers["Authorization"] = f"Bearer {token}"
-        data = None if body is None else json.dumps(body).encode()
-        began = time.monotonic()
-        while True:
-            if self._should_stop():
-                raise StopRequested()
-            request = urllib.request.Request(self._url + path, data=data, method=method, headers=headers)
-            pause_s = 1.0
-            try:
-                with self._opener.open(request, timeout=AWAY_LIMIT_S) as reply:
-                    return dict(json.load(reply))
-            except urllib.error.HTTPError as refusal:
-                text = refusal.read().decode(errors="replace")
-                # key_in_flight: the try before this one is still on its way in.
-                if refusal.code not in (429, 502, 503, 504) and '"key_in_flight"' not in text:
-                    status = SERVICE if refusal.code in (401, 403) or refusal.code >= 500 else 3
-                    said = f"verifierd answered {refusal.code} to {method} {path}: {text[:300]}"
-                    raise TrainError(said, status) from refusal
-                pause_s = float(refusal.headers.get("Retry-After") or 1)
-                why = f"answers {refusal.code}"
-            except OSError as error:
-                why = f"cannot be reached: {error}"
-                if isinstance(getattr(error, "reason", None), ssl.SSLCertVerificationError):
-                    raise TrainError(f"verifierd at {self._url} {why}", SERVICE) from error
-            if time.monotonic() - began > AWAY_LIMIT_S:
-                raise TrainError(f"verifierd at {self._url} {why}", SERVICE)
-            self._pause(min(pause_s, 30.0))
+        if self._should_stop():
+            raise StopRequested()
+        key = str(uuid.uuid4()) if method == "POST" else ""  # what was lost on the way back is not judged a second time
+        try:
+            return self._client.call(method, path, body, key=key, deadline=time.monotonic() + AWAY_LIMIT_S)
+        except Refused as error:
+            status = SERVICE if error.status in (401, 403) or error.status >= 500 else 3
+            said = f"verifierd answered {error.status} to {method} {path}: {error.code}: {error.detail}"
+            raise TrainError(said, status) from error
+        except Unavailable as error:
+            raise TrainError(f"{self._client.url} cannot be reached: {error}", SERVICE) from error
 
     def _pause(self, seconds: float) -> None:
         """Sleep, but not on when a signal came."""
         end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0 and not self._should_stop():
+        while (left := end - time.monotonic()) > 0:
+            if self._should_stop():
+                raise StopRequested()
             time.sleep(min(left, 1.0))
 
     def judge(self, groups: Sequence[tuple[Task, Sequence[str]]], step: int) -> list[list[Verdict]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -52,22 +51,3 @@ def read(path: Path, kind: type[T]) -> T | None:
     except (OSError, ValueError):
         return None
     return document if isinstance(document, kind) else None
-
-
-def write(path: Path, text: str) -> None:
-    """Whole or not at all: whoever looks sees the old file or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.partial")
-    try:
-        with beside.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
-    finally:
-        beside.unlink(missing_ok=True)

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from finetune import checkpoint
+
 from . import page
-from .common import CONFIG, OK, USAGE, Json, PipelineError, parser, write
+from .common import CONFIG, OK, USAGE, Json, PipelineError, parser
 
 LEVELS = (1, 2, 3, 4, 0)  # 0: all, which comes last
 WIDTH = 34  # of a column on the terminal
@@ -278,7 +280,7 @@ def main(arguments: list[str]) -> int:
     else:
         comparison.print()
     if given.html:
-        write(given.html, comparison.page())
+        checkpoint.replace(given.html, comparison.page())
     if given.save:
-        write(given.save, text)
+        checkpoint.replace(given.save, text)
     return OK

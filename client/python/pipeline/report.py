@@ -12,8 +12,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from finetune import checkpoint
+
 from . import page
-from .common import CONFIG, OK, Json, PipelineError, parser, read, write
+from .common import CONFIG, OK, Json, PipelineError, parser, read
 
 BINS, BEST = 10, 3
 KEPT = ("step", "epoch", "loss", "learning_rate", "gradient_norm", "tokens", "seconds", "wait_s", "reward_mean",
@@ -225,7 +227,7 @@ def main(arguments: list[str]) -> int:
     parts = (document["costs"]["steps"], document["curriculum"])
     if not any([*parts, *(document[part] for part in ("losses", "funnel", "evaluations"))]):
         raise PipelineError(f"{given.workdir} has no run, no round and no evaluation to report on", CONFIG)
-    write(given.workdir / "outputs/report.json", json.dumps(document, indent=2) + "\n")
-    write(given.workdir / "outputs/report.html", page_of(document))
+    checkpoint.replace(given.workdir / "outputs/report.json", json.dumps(document, indent=2) + "\n")
+    checkpoint.replace(given.workdir / "outputs/report.html", page_of(document))
     print(given.workdir / "outputs/report.html")
     return OK

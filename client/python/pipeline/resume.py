@@ -21,7 +21,7 @@ from finetune import checkpoint, layout
 from finetune.errors import TrainError
 
 from . import engine
-from .common import FAILED, INTERRUPTED, NOTHING, OK, SERVICE, PipelineError, parser, read, write
+from .common import FAILED, INTERRUPTED, NOTHING, OK, SERVICE, PipelineError, parser, read
 from .process import Stop
 from .sync import CHECKPOINTS, Snapshot, engine_options
 
@@ -70,7 +70,7 @@ class Restore:
         return (read(self.mark_path, dict) or {}).get("is_fetched") is True
 
     def mark(self, *, is_fetched: bool) -> None:
-        write(self.mark_path, json.dumps({"remote": self.remote, "is_fetched": is_fetched}) + "\n")
+        checkpoint.replace(self.mark_path, json.dumps({"remote": self.remote, "is_fetched": is_fetched}) + "\n")
 
     def fetch(self) -> None:
         """Into the landing, until what has a manifest is as it says, or is not so on the remote either."""

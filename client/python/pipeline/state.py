@@ -12,7 +12,7 @@ from pathlib import Path
 from finetune import checkpoint
 from finetune.errors import TrainError
 
-from .common import Json, PipelineError, write
+from .common import Json, PipelineError
 from .plan import SFT, Step
 from .serving import WEIGHTS
 
@@ -58,7 +58,7 @@ class State:
         self.save()
 
     def save(self) -> None:
-        write(self.path, json.dumps(self.document, indent=2) + "\n")
+        checkpoint.replace(self.path, json.dumps(self.document, indent=2) + "\n")
 
     # --- the inputs and outputs that steps declare: paths below the working directory, or absolute ones ---
 

@@ -25,7 +25,7 @@ from finetune import checkpoint, layout
 from finetune.errors import TrainError
 
 from . import engine
-from .common import INTERRUPTED, OK, SERVICE, Json, PipelineError, parser, read, whole, write
+from .common import INTERRUPTED, OK, SERVICE, Json, PipelineError, parser, read, whole
 from .process import Stop
 
 RETRY_S = 60
@@ -171,7 +171,7 @@ class Sync:
                 self.snapshot.remove()
                 state: Json = {"remote": self.remote, "good_at": self.good_at, "tried_at": time.time()}
                 state |= {"sent": self.snapshot.sent} | ({"error": error} if error else {})
-                write(self.root / "sync.json", json.dumps(state, indent=2) + "\n")
+                checkpoint.replace(self.root / "sync.json", json.dumps(state, indent=2) + "\n")
 
     def probe(self) -> None:
         """A small object is written to REMOTE/trainer-probe, listed and compared there, and read back."""

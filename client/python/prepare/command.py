@@ -21,13 +21,15 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from finetune import checkpoint
+
 from .ask import Daemon, Inquiry, Journal, Stopped, need_gpu
 from .entry import LICENSES, Entry, Rules, entry_of, read_tree
 from .errors import FAILED, INTERRUPTED, PrepareError
 from .hub import KNOWN, fetch
 from .rows import rows_of, tasks_of
 from .tree import Parsers
-from .write import Outputs, Prompt, print_summary, write_whole
+from .write import Outputs, Prompt, print_summary
 
 Json = dict[str, Any]
 
@@ -193,7 +195,7 @@ class Prepare:
             self._close(is_whole)
         more = {"file": str(self.o.file) if self.o.file else None, "fetched": fetched}
         summary = self.out.summary(self.rows, more | {"seconds": time.monotonic() - self.began})
-        write_whole(self.directory / "prepare.json", [json.dumps(summary, indent=2) + "\n"])
+        checkpoint.replace(self.directory / "prepare.json", json.dumps(summary, indent=2) + "\n")
         print_summary(summary)
         if self.out.kept == 0:
             print(f"trainer: no row is kept: {self.directory}/dropped.jsonl says why", file=sys.stderr)

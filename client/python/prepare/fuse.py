@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from finetune import checkpoint
 from verifierd_client import Refused
 
 from .ask import Daemon
 from .command import believe, common, stop, whole
 from .errors import FAILED, INTERRUPTED, PrepareError
-from .write import write_whole
 
 TAILS_MOST = 3
 CONV = "self.conv = nn.Conv2d(CHANNELS, OUT_CHANNELS, 3, padding=1)"
@@ -213,9 +213,10 @@ def fuse(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         print("trainer: interrupted", file=sys.stderr)
         return INTERRUPTED
-    write_whole(path, rows)
+    checkpoint.replace(path, "".join(rows))
     if o.also:
-        write_whole(path.with_name("rl_tasks.jsonl"), [also if not also or also.endswith("\n") else also + "\n", *rows])
+        before = also if not also or also.endswith("\n") else also + "\n"
+        checkpoint.replace(path.with_name("rl_tasks.jsonl"), before + "".join(rows))
     print(f"{len(rows)} tasks in {path}")
     if len(rows) < o.number:
         print(f"trainer: the grammar gave {len(rows)} tasks of {o.number}", file=sys.stderr)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import fnmatch
-import hashlib
 import os
 import re
 import sys
 import time
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
+
+from finetune.checkpoint import digest_of
 
 from .errors import SERVICE, PrepareError
 
@@ -61,22 +62,14 @@ def _fetch_file(
             attempts,
             path,
         )
-    with where.open("rb") as file:
-        found = _digest(file)
+    found = digest_of(where)
     oid = listed.lfs.sha256 if listed.lfs else None
-    if oid and oid != found:
+    if oid and f"sha256:{oid}" != found:
         where.unlink()
-        raise PrepareError(f"{path} is not what the hub lists: its digest is {found}, not {oid}")
-    if wanted and wanted != f"sha256:{found}":
-        raise PrepareError(f"{path} has the digest sha256:{found}, not {wanted}")
-    return {"path": path, "size": size, "file": str(where), "digest": f"sha256:{found}"}
-
-
-def _digest(file: BinaryIO) -> str:
-    found = hashlib.sha256()
-    while chunk := file.read(1 << 20):
-        found.update(chunk)
-    return found.hexdigest()
+        raise PrepareError(f"{path} is not what the hub lists: its digest is {found}, not sha256:{oid}")
+    if wanted and wanted != found:
+        raise PrepareError(f"{path} has the digest {found}, not {wanted}")
+    return {"path": path, "size": size, "file": str(where), "digest": found}
 
 
 def _again(call: Any, attempts: int, what: str) -> Any:

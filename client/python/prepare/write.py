@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -28,14 +27,6 @@ class Prompt:
     def of(self, reference: str, class_name: str) -> str:
         before, _, rest = self._text.partition("{{reference}}")
         return before + reference + rest.replace("{{class}}", class_name) + self._behind
-
-
-def write_whole(path: Path, lines: Iterable[str]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    with part.open("w", encoding="utf-8") as file:
-        file.writelines(lines)
-    part.replace(path)
 
 
 @dataclass
