@@ -509,7 +509,7 @@ flag_cb(int key, char *value, struct argp_state *state)
 }
 
 struct flag_texts {
-    struct argp_option options[SETTINGS + REMOVED + 4];
+    struct argp_option options[SETTINGS + REMOVED + 5];
     char names[SETTINGS + REMOVED][32];
     char helps[SETTINGS][320];
 };
@@ -569,6 +569,7 @@ config_read_flags(struct config *c, int argc, char **argv, bool is_first_pass, s
     struct argp_option *last = &texts.options[SETTINGS + REMOVED];
     *last++ = (struct argp_option){ "config", KEY_CONFIG, "FILE", 0, "read settings from FILE", -1 };
     *last++ = (struct argp_option){ "check-config", KEY_CHECK, NULL, 0, "check the settings and exit", -1 };
+    *last++ = (struct argp_option){ "check", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, -1 };
     *last = (struct argp_option){ "help-conf", KEY_MANUAL, NULL, OPTION_HIDDEN, NULL, -1 };
     int rc = argp_parse(&argp, argc, argv, 0, NULL, &f);
     if (rc != 0 && err && err->code == ERR_NONE)

@@ -14,7 +14,7 @@
 /* What the command line asked for. */
 enum config_task {
     CONFIG_SERVE,  /* run the daemon */
-    CONFIG_CHECK,  /* --check-config: the settings are fine, say so and exit */
+    CONFIG_CHECK,  /* --check-config: the settings are fine, say so and exit; migrate: --check */
     CONFIG_MANUAL, /* --help-conf: print the settings' section of verifierd.conf(5) and exit */
 };
 

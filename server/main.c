@@ -336,6 +336,46 @@ check(const struct config *c)
     return EXIT_SUCCESS;
 }
 
+/* `verifierd migrate`: the schema's steps and nothing else; with --check the status says whether one is missing. */
+#define MIGRATE_FAILURE 2
+
+static int
+find_and_migrate(const struct config *c, struct store_schema *out, struct error *err)
+{
+    struct store_options options;
+    char host[STORE_NODE_SIZE];
+    int rc = store_is_file(c->store) ? check_store_path(c->store, err) : 0;
+
+    if (rc == 0)
+        rc = fill_options(c, host, &options, err);
+    return rc == 0 ? store_migrate(c->store, &options, c->task == CONFIG_CHECK, out, err) : rc;
+}
+
+static int
+migrate(int argc, char **argv)
+{
+    struct config c;
+    struct error err = { 0 };
+    struct store_schema schema;
+    int rc = config_load(argc, argv, &c, &err);
+
+    if (rc == 0) {
+        setup_log(&c);
+        rc = find_and_migrate(&c, &schema, &err);
+        config_release(&c);
+    }
+    if (rc != 0) {
+        fprintf(stderr, "verifierd: %s\n", err.text);
+        return MIGRATE_FAILURE;
+    }
+    if (schema.version >= schema.known) {
+        printf("schema version %lld: nothing to do\n", (long long)schema.version);
+        return EXIT_SUCCESS;
+    }
+    printf("schema version %lld -> %lld\n", (long long)schema.version, (long long)schema.known);
+    return c.task == CONFIG_CHECK ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
 static int
 prepare_and_serve(struct server *s)
 {
@@ -360,6 +400,8 @@ main(int argc, char **argv)
 
     if (argc > 1 && strcmp(argv[1], "token") == 0)
         return token_command(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "migrate") == 0)
+        return migrate(argc - 1, argv + 1);
     if (config_load(argc, argv, &s.config, &err) != 0) {
         fprintf(stderr, "verifierd: %s\n", err.text);
         return EXIT_FAILURE;

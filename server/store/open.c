@@ -27,6 +27,14 @@ store_check(const char *where, const struct store_options *options, struct store
 }
 
 int
+store_migrate(const char *where, const struct store_options *options, bool only_look,
+              struct store_schema *out, struct error *err)
+{
+    return store_is_file(where) ? sqlite_migrate(where, only_look, out, err)
+                                : pgsql_migrate(where, options, only_look, out, err);
+}
+
+int
 store_open(uv_loop_t *loop, const char *where, const struct store_options *options, size_t writer_limit,
            struct store **out, struct error *err)
 {

@@ -47,6 +47,18 @@ int store_check(const char *where, const struct store_options *options, struct s
                 struct error *err);
 
 /*
+ * Bring the schema to this program's version, as store_open() does and with its refusals; no node joins a database, and
+ * those of the version before may work in it meanwhile. only_look: nothing is changed, and a file may be in use.
+ * out: the versions before.
+ */
+struct store_schema {
+    int64_t version; /* that is there; 0: no store yet. A newer one that says it will do is above known */
+    int64_t known;   /* this program's */
+};
+int store_migrate(const char *where, const struct store_options *options, bool only_look,
+                  struct store_schema *out, struct error *err);
+
+/*
  * Open or create what `where` names: postgresql://... (or postgres://...) is a PostgreSQL database, which other daemons may
  * have open too, and all else a file. Migrates an older schema; refuses a newer one, what is not a store, and a file
  * that another daemon has open (ERR_STORE, the text names it), a database that cannot be reached (ERR_UNAVAILABLE), that is

@@ -853,6 +853,32 @@ def test_a_file_that_cannot_serve_is_named_before_anything_is_touched(
     assert (data / "mine").read_text() == "mine" and len(list(data.iterdir())) == 1
 
 
+def test_a_file_is_migrated_unless_a_daemon_has_it(tmp_path: Path) -> None:
+    store = tmp_path / "store.db"
+    status, out, err = run("migrate", "--check", f"--store={store}")
+    known = int(out.split()[-1])
+    assert (status, out, err) == (1, f"schema version 0 -> {known}\n", "")
+    assert not list(tmp_path.iterdir())
+    assert run("migrate", f"--store={store}") == (0, out, "")
+    done = (0, f"schema version {known}: nothing to do\n", "")
+    files = {store, tmp_path / "store.db.lock"}
+    for flags in (["--check"], []):
+        assert run("migrate", f"--store={store}", *flags) == done
+        assert set(tmp_path.iterdir()) == files
+    with not_judging() as daemon:
+        own = daemon.command()
+        used = next(flag for flag in own if flag.startswith("--store="))
+        assert run("migrate", "--check", used) == done
+        status, out, err = run("migrate", used)
+        assert (status, out) == (2, "") and f"in use by another verifierd, process {daemon.pid}" in err
+    with closing(sqlite3.connect(store)) as database:
+        database.execute(f"PRAGMA user_version = {known + 1}")
+    for flags in (["--check"], []):
+        status, out, err = run("migrate", f"--store={store}", *flags)
+        assert (status, out, err.count("\n")) == (2, "", 1) and "use a newer verifierd" in err
+    assert run("migrate", "--check", "--pool=0")[0] == 2
+
+
 def test_a_port_in_use_is_all_that_is_said(tmp_path: Path) -> None:
     """The workers were begun before, and end without a word."""
     with socket.create_server(("127.0.0.1", 0)) as other:

@@ -55,6 +55,13 @@ def settings(directory: Path, url: str, **more: str) -> Path:
     return file
 
 
+def migrate(file: Path, *flags: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [str(BINARY), "migrate", f"--config={file}", *flags], capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
 def refusals(file: Path) -> list[str]:
     """The one line that a start, a look at the settings, and `verifier doctor` have for it."""
     started = subprocess.run([str(BINARY), f"--config={file}"], capture_output=True, text=True, timeout=60, check=False)
@@ -65,6 +72,8 @@ def refusals(file: Path) -> list[str]:
         [str(BINARY), f"--config={file}", "--check-config"], capture_output=True, text=True, timeout=60, check=False
     )
     assert (looked.returncode, looked.stderr.count("\n")) == (1, 1), looked
+    for flags in ([], ["--check"]):
+        assert migrate(file, *flags) == (2, "", looked.stderr)
     asked = subprocess.run(
         [str(VERIFIER), "doctor", "--url=http://127.0.0.1:1", f"--config={file}", "--json"],
         capture_output=True,
@@ -106,6 +115,28 @@ def test_a_schema_of_another_version_and_what_is_no_store(directory: Path) -> No
         check_refused(settings(directory, found.url), "is not a verifierd store")
         found.ask("CREATE TABLE verifierd.meta AS SELECT 99 AS version")
         check_refused(settings(directory, found.url), "schema version 99", "use a newer verifierd")
+
+
+def test_a_schema_is_made_without_a_start_and_what_will_do_is_left(directory: Path) -> None:
+    """Also beside a node of the name that the settings give."""
+    with database(directory) as found:
+        file = settings(directory, found.url, node="a")
+        status, out, _ = migrate(file, "--check")
+        known = int(out.split()[-1])
+        assert (status, out) == (1, f"schema version 0 -> {known}\n")
+        assert found.ask("SELECT to_regnamespace('verifierd') IS NULL") == ["t"]
+        assert migrate(file) == (0, out, "")
+        assert found.ask("SELECT version FROM verifierd.meta") == [str(known)]
+        assert found.ask("SELECT count(*) FROM verifierd.node") == ["0"]
+        node = Node("a", directory, found.url)
+        try:
+            done = (0, f"schema version {known}: nothing to do\n", "")
+            assert (migrate(file, "--check"), migrate(file)) == (done, done)
+            found.ask(f"UPDATE verifierd.meta SET version = {known + 1}")
+            assert migrate(file) == (0, f"schema version {known + 1}: nothing to do\n", "")
+            node.wait_ready()
+        finally:
+            node.stop()
 
 
 def test_a_standby_cannot_be_written(directory: Path) -> None:

@@ -15,7 +15,7 @@ import service
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "server" / "deploy"))
 
 import demo_cluster
-from demo_cluster import ROOT, TASK, ClusterError, Database, Node
+from demo_cluster import BINARY, ROOT, TASK, ClusterError, Database, Node
 
 SCHEMA = "server/store/pgsql/schema.c"
 BUILD_S = 900
@@ -25,9 +25,10 @@ def git(*arguments: str) -> bytes:
     return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=True, timeout=60).stdout
 
 
-@pytest.fixture
-def before(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The source before the last step was added, with its daemon built."""
+    tmp_path = tmp_path_factory.mktemp("before")
     newest = git("log", "-1", "--format=%H", "-G\\.sql = ", "--", SCHEMA).decode().strip()
     with tarfile.open(fileobj=io.BytesIO(git("archive", f"{newest}^"))) as archive:
         archive.extractall(tmp_path)
@@ -98,4 +99,39 @@ def test_the_version_before_works_beside_this_one(
     finally:
         for node in nodes:
             node.stop()
+        database.stop()
+
+
+def migrate(url: str, *flags: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [str(BINARY), "migrate", f"--store={url}", *flags], capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.slow
+def test_the_command_migrates_while_the_version_before_works(
+    before: Path, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = Database(directory / "database")
+    old = None
+    try:
+        old = older("old", directory, database.url, before, monkeypatch)
+        old.wait_ready()
+        old.call("POST", "/v1/tasks", TASK)
+        known = int(database.ask("SELECT version FROM verifierd.meta")[0])
+        group = post(old, "first")
+        status, out, err = migrate(database.url, "--check")
+        now = int(out.split()[-1])
+        assert now > known and (status, out, err) == (1, f"schema version {known} -> {now}\n", "")
+        assert database.ask("SELECT version FROM verifierd.meta") == [str(known)]
+        assert migrate(database.url) == (0, out, "")
+        assert database.ask("SELECT version FROM verifierd.meta") == [str(now)]
+        assert migrate(database.url, "--check") == (0, f"schema version {now}: nothing to do\n", "")
+        check(old, group)
+        check(old, post(old, "second"))
+        assert database.ask("SELECT count(*) FROM verifierd.submission WHERE state = 2") == ["12"]
+    finally:
+        if old:
+            old.stop()
         database.stop()

@@ -85,22 +85,40 @@ connect_and_join(struct pgsql *p, const struct store_options *o, struct error *e
     return rc == 0 ? join(p, o, err) : rc;
 }
 
-/* Nothing is changed. A database that has no schema yet has no nodes. */
+/* Nothing is changed. */
 static int
-connect_and_look(struct pgsql *p, struct store_found *out, struct error *err)
+connect_and_compare(struct pgsql *p, struct store_schema *out, struct error *err)
 {
     size_t n;
-    bool is_there = false;
 
     pg_schema_steps(&n);
+    out->known = (int64_t)n;
     int rc = pg_link_open(&p->link, p->where, p->lease.node, err);
     if (rc == 0)
         rc = pg_check_server(&p->link, p->is_relaxed, err);
-    if (rc == 0)
-        rc = pg_schema_look(&p->link, n, &is_there, err);
+    return rc == 0 ? pg_schema_look(&p->link, n, &out->version, err) : rc;
+}
+
+/* The same. A database that has no schema yet has no nodes. */
+static int
+connect_and_look(struct pgsql *p, struct store_found *out, struct error *err)
+{
+    struct store_schema schema;
+    int rc = connect_and_compare(p, &schema, err);
+
     if (rc == 0)
         rc = pg_find_holder(&p->link, PG_HELD_S, out->holder, sizeof(out->holder), err);
-    return rc == 0 && is_there ? pg_is_alive(&p->link, p->lease.node, &out->is_alive, err) : rc;
+    return rc == 0 && schema.version > 0 ? pg_is_alive(&p->link, p->lease.node, &out->is_alive, err) : rc;
+}
+
+static int
+connect_and_migrate(struct pgsql *p, bool only_look, struct store_schema *out, struct error *err)
+{
+    size_t n;
+    const struct pg_step *steps = pg_schema_steps(&n);
+    int rc = connect_and_compare(p, out, err);
+
+    return rc == 0 && !only_look ? pg_schema_migrate(&p->link, steps, n, err) : rc;
 }
 
 static int
@@ -120,16 +138,22 @@ fill(struct pgsql *p, const char *where, const struct store_options *o, struct e
 }
 
 static void
+empty(struct pgsql *p)
+{
+    pg_link_close(&p->link);
+    packer_release(&p->packer);
+    free(p->where);
+    free(p->shown);
+}
+
+static void
 close_all(struct store_backend *base)
 {
     struct pgsql *p = pgsql_of(base);
 
     pg_leave(p);
     pg_transaction_forget(p);
-    pg_link_close(&p->link);
-    packer_release(&p->packer);
-    free(p->where);
-    free(p->shown);
+    empty(p);
     free(p);
 }
 
@@ -227,10 +251,23 @@ pgsql_check(const char *where, const struct store_options *options, struct store
         if (rc < 0)
             error_prefix(err, "%s", p.shown);
     }
-    pg_link_close(&p.link);
-    packer_release(&p.packer);
-    free(p.where);
-    free(p.shown);
+    empty(&p);
+    return rc;
+}
+
+int
+pgsql_migrate(const char *where, const struct store_options *options, bool only_look,
+              struct store_schema *out, struct error *err)
+{
+    struct pgsql p = { .transaction = 0 };
+    int rc = fill(&p, where, options, err);
+
+    if (rc == 0) {
+        rc = connect_and_migrate(&p, only_look, out, err);
+        if (rc < 0)
+            error_prefix(err, "%s", p.shown);
+    }
+    empty(&p);
     return rc;
 }
 

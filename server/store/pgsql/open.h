@@ -14,8 +14,10 @@ bool pgsql_is_url(const char *where);
 int pgsql_open(const char *where, const struct store_options *options, struct store_backend **out,
                struct error *err);
 
-/* As store_check(). */
+/* As store_check() and store_migrate(). */
 int pgsql_check(const char *where, const struct store_options *options, struct store_found *out,
                 struct error *err);
+int pgsql_migrate(const char *where, const struct store_options *options, bool only_look,
+                  struct store_schema *out, struct error *err);
 
 #endif

@@ -447,15 +447,16 @@ find_version(struct pg_link *l, size_t n, int64_t *version, struct error *err)
 }
 
 int
-pg_schema_look(struct pg_link *l, size_t n, bool *is_there, struct error *err)
+pg_schema_look(struct pg_link *l, size_t n, int64_t *version, struct error *err)
 {
-    int64_t version = 0, oldest = 0;
-    int rc = find_meta(l, is_there, err);
+    int64_t oldest = 0;
+    bool is_there;
+    int rc = find_meta(l, &is_there, err);
 
-    if (rc == 0 && *is_there)
-        rc = read_version(l, &version, &oldest, err);
-    *is_there = version > 0;
-    return rc == 0 ? check_version(version, oldest, n, err) : rc;
+    *version = 0;
+    if (rc == 0 && is_there)
+        rc = read_version(l, version, &oldest, err);
+    return rc == 0 ? check_version(*version, oldest, n, err) : rc;
 }
 
 /* Once, for as long as it takes. */

@@ -27,7 +27,7 @@ const struct pg_step *pg_schema_steps(size_t *n);
  */
 int pg_schema_migrate(struct pg_link *l, const struct pg_step *steps, size_t n, struct error *err);
 
-/* What it would find, and nothing is changed. is_there: there are tables. The same errors. */
-int pg_schema_look(struct pg_link *l, size_t n, bool *is_there, struct error *err);
+/* What it would find, and nothing is changed. version: 0 where there are no tables. The same errors. */
+int pg_schema_look(struct pg_link *l, size_t n, int64_t *version, struct error *err);
 
 #endif

@@ -339,18 +339,28 @@ static const struct backend_ops sqlite_ops = {
     .finish = changes_finish,
 };
 
+static int
+check_name(const char *path, struct error *err)
+{
+    if (*path && strcmp(path, ":memory:") != 0)
+        return 0;
+    return error_set(err, ERR_INPUT, "the store must be a file, not \"%s\"", path);
+}
+
 int
 sqlite_open(const char *path, struct store_backend **out, struct error *err)
 {
+    int rc = check_name(path, err);
+
     *out = NULL;
-    if (!*path || strcmp(path, ":memory:") == 0)
-        return error_set(err, ERR_INPUT, "the store must be a file, not \"%s\"", path);
+    if (rc < 0)
+        return rc;
     struct sqlite *s = calloc(1, sizeof(*s));
     if (!s)
         return error_set(err, ERR_NOMEM, "no memory to open %s", path);
     s->base.ops = &sqlite_ops;
     s->lock_fd = -1;
-    int rc = open_files(s, path, err);
+    rc = open_files(s, path, err);
     if (rc == 0) {
         rc = take_over(s, err);
         if (rc < 0)
@@ -362,4 +372,43 @@ sqlite_open(const char *path, struct store_backend **out, struct error *err)
     }
     *out = &s->base;
     return 0;
+}
+
+/* Opened to write, so that SQLite's two other files go again with the last that has it open. */
+static int
+look(const char *path, struct store_schema *out, struct error *err)
+{
+    sqlite3 *db = NULL;
+    size_t n;
+    int rc = 0;
+
+    schema_steps(&n);
+    *out = (struct store_schema){ .known = (int64_t)n };
+    if (access(path, F_OK) != 0 && errno == ENOENT)
+        return 0;
+    if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
+        rc = db_fail(db, err, "open it");
+    else
+        sqlite3_busy_timeout(db, BUSY_MS);
+    if (rc == 0)
+        rc = schema_look(db, n, &out->version, err);
+    if (rc < 0)
+        error_prefix(err, "%s", path);
+    sqlite3_close(db);
+    return rc;
+}
+
+int
+sqlite_migrate(const char *path, bool only_look, struct store_schema *out, struct error *err)
+{
+    struct store_backend *opened = NULL;
+    int rc = check_name(path, err);
+
+    if (rc == 0)
+        rc = look(path, out, err);
+    if (rc == 0 && !only_look)
+        rc = sqlite_open(path, &opened, err);
+    if (opened)
+        close_all(opened);
+    return rc;
 }

@@ -10,4 +10,7 @@
  */
 int sqlite_open(const char *path, struct store_backend **out, struct error *err);
 
+/* As store_migrate(). */
+int sqlite_migrate(const char *path, bool only_look, struct store_schema *out, struct error *err);
+
 #endif

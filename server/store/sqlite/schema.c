@@ -1,6 +1,5 @@
 #include "server/store/sqlite/schema.h"
 
-#include <stdint.h>
 #include <stdio.h>
 
 #include "common/auto.h"
@@ -309,7 +308,7 @@ take_step(sqlite3 *db, const char *sql, size_t version, struct error *err)
 }
 
 int
-schema_migrate(sqlite3 *db, const struct schema_step *steps, size_t n, struct error *err)
+schema_look(sqlite3 *db, size_t n, int64_t *out, struct error *err)
 {
     int64_t version = 0;
     int rc = db_integer(db, "PRAGMA user_version", &version, err);
@@ -318,6 +317,7 @@ schema_migrate(sqlite3 *db, const struct schema_step *steps, size_t n, struct er
         rc = check_owner(db, version, err);
     if (rc < 0)
         return rc;
+    *out = version;
     if (version < 0 || (uint64_t)version > n)
         return error_set(
             err, ERR_STORE,
@@ -329,6 +329,17 @@ schema_migrate(sqlite3 *db, const struct schema_step *steps, size_t n, struct er
             "schema version %lld is older than any that was released: move the file away and begin "
             "a new one, or keep the verifierd that wrote it",
             (long long)version);
+    return 0;
+}
+
+int
+schema_migrate(sqlite3 *db, const struct schema_step *steps, size_t n, struct error *err)
+{
+    int64_t version = 0;
+    int rc = schema_look(db, n, &version, err);
+
+    if (rc < 0)
+        return rc;
     for (size_t i = version ? (size_t)version : SCHEMA_FIRST - 1; i < n; i++) {
         rc = take_step(db, steps[i].sql, i + 1, err);
         if (rc < 0) {

@@ -6,6 +6,7 @@
 #define SQLITE_SCHEMA_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include <sqlite3.h>
 
@@ -31,5 +32,8 @@ const struct schema_step *schema_steps(size_t *n);
  * Returns 0, ERR_STORE (of a newer program, older than SCHEMA_FIRST, not a store, a failing step) or ERR_NOMEM.
  */
 int schema_migrate(sqlite3 *db, const struct schema_step *steps, size_t n, struct error *err);
+
+/* The version, 0 in an empty file, and nothing is changed. The same errors. */
+int schema_look(sqlite3 *db, size_t n, int64_t *version, struct error *err);
 
 #endif
