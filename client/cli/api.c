@@ -329,29 +329,6 @@ api_follow(struct cli *cli, const char *path, double limit_s, json_t **out)
     }
 }
 
-int
-api_call_patiently(struct cli *cli, const char *method, const char *path, json_t *body, double limit_s,
-                   json_t **out)
-{
-    const int64_t start_ns = clock_monotonic_ns();
-    AUTO_FREE char *text = NULL;
-
-    *out = NULL;
-    if (body && !(text = json_dumps(body, JSON_COMPACT)))
-        return cli_complain(CLI_CONFIG, "out of memory");
-    for (;;) {
-        AUTO_EXCHANGE struct exchange x = EXCHANGE_INIT;
-        exchange(cli, method, path, text, text ? strlen(text) : 0, CALL_LIMIT_S, &x);
-        double wait_s = x.answer.retry_after_s > 0 ? x.answer.retry_after_s : POLL_SHORTEST_S;
-        bool is_not_now = x.answer.status == 429 || x.answer.status == 503;
-        if (!is_not_now || seconds_since(start_ns) + wait_s > limit_s) {
-            int code = report(cli, &x);
-            return code == CLI_OK ? decode(&x, out) : code;
-        }
-        pause_s(wait_s);
-    }
-}
-
 void
 api_path_add(struct buffer *path, const char *prefix, const char *text)
 {

@@ -12,9 +12,6 @@
 
 /* One call. body: borrowed, NULL for none. out: given (json_decref()), NULL for an empty answer; out may be NULL. */
 int api_call(struct cli *cli, const char *method, const char *path, json_t *body, json_t **out);
-/* As api_call(), but where verifierd says "not now" (429, 503) it is asked again, as it says when, for limit_s at most. */
-int api_call_patiently(struct cli *cli, const char *method, const char *path, json_t *body, double limit_s,
-                       json_t **out);
 /* The answer as it is: a source, a log. Appended to out. */
 int api_get_text(struct cli *cli, const char *path, struct buffer *out);
 /* A GET of any size, to sink as it comes. CLI_CONFIG where sink would not take it, CLI_TIMEOUT where none comes for stall_s. */

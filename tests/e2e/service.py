@@ -7,6 +7,7 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -284,6 +285,13 @@ StartDaemon = Callable[..., Daemon]
 
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def free_port() -> int:
+    """One that nobody listens on now."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
 
 
 def wait_for(is_so: Callable[[], object], limit_s: float = 60.0, what: str = "it did not come to pass in time") -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -149,12 +148,6 @@ def bash(script: str, environment: dict[str, str]) -> str:
     return done.stdout
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.mark.parametrize("page", PAGES)
 def test_the_page_does_what_it_says(start_daemon: service.StartDaemon, page: str) -> None:
     daemon = start_daemon()
@@ -174,7 +167,7 @@ def test_the_quickstart_runs_from_the_start_of_the_daemon_to_its_end(tmp_path: P
     build = service.BINARY.parent.parent
     script = commands(QUICKSTART)
     for shown, here in (
-        ("127.0.0.1:8080", f"127.0.0.1:{free_port()}"),
+        ("127.0.0.1:8080", f"127.0.0.1:{service.free_port()}"),
         ("/tmp/", f"{tmp_path}/"),
         ("$PWD/build/venv/bin/python3", "build/venv/bin/python3"),
         ("build/venv/bin/python3", os.environ.get("PYTHON", sys.executable)),

@@ -6,7 +6,6 @@ import http.client
 import json
 import os
 import shutil
-import socket
 import ssl
 import subprocess
 import sys
@@ -42,12 +41,6 @@ class Proxy:
         connection.close()
         is_json = "json" in (answer.headers["Content-Type"] or "")
         return answer.status, json.loads(text) if is_json else {}, answer.headers
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def certificate(directory: Path) -> None:
@@ -86,7 +79,7 @@ def configuration(directory: Path, port: int, url: str) -> str:
 def proxy(client: Client) -> Iterator[Proxy]:
     with service.directory() as directory:
         certificate(directory)
-        port = free_port()
+        port = service.free_port()
         (directory / "nginx.conf").write_text(configuration(directory, port, client.url))
         process = subprocess.Popen(
             [NGINX, "-p", str(directory), "-e", str(directory / "error.log"), "-c", str(directory / "nginx.conf")]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -201,12 +200,6 @@ def test_a_directory_without_a_run_has_no_report(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def free_port() -> str:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return str(one.getsockname()[1])
-
-
 def said(workdir: Path) -> str:
     log = workdir / "training.log"
     return log.read_text() if log.exists() else ""
@@ -229,13 +222,13 @@ def killed_at(command: list[str], workdir: Path, mark: str, port: str) -> None:
 def test_from_data_to_report_with_a_kill_in_the_middle(client: service.Client, tmp_path: Path) -> None:
     tiny_data.main(tmp_path)
     command = [str(TRAINER), "run", str(TESTS / "e2e/tiny.conf"), f"--workdir={tmp_path}", f"--url={client.url}"]
-    killed_at(command, tmp_path, "sft: step 40 of", free_port())
+    killed_at(command, tmp_path, "sft: step 40 of", str(service.free_port()))
     status = json.loads(trainer("status", "--json", f"--workdir={tmp_path}").stdout)
     assert not status["is_running"] and status["steps"]["sft"]["state"] == "interrupted"
     assert status["checkpoints"]["sft"]["step"] >= 36
-    killed_at(command, tmp_path, "run: round1", free_port())
+    killed_at(command, tmp_path, "run: round1", str(service.free_port()))
 
-    done = trainer(*command[1:], TINY_PORT=free_port())
+    done = trainer(*command[1:], TINY_PORT=str(service.free_port()))
     assert done.returncode == 0, done.stderr[-3000:]
     log = said(tmp_path)
     assert "goes on from" in log and "prepare was done already" in log and "sft was done already" in log
@@ -288,7 +281,14 @@ def test_a_dry_run_goes_through_everything_in_a_directory_of_its_own(client: ser
     tiny_data.main(tmp_path)
     before = sorted(path.name for path in tmp_path.iterdir())
     conf = small_conf(tmp_path)
-    done = trainer("run", "--dry-run", str(conf), f"--workdir={tmp_path}", f"--url={client.url}", TINY_PORT=free_port())
+    done = trainer(
+        "run",
+        "--dry-run",
+        str(conf),
+        f"--workdir={tmp_path}",
+        f"--url={client.url}",
+        TINY_PORT=str(service.free_port()),
+    )
     # Sixteen tokens are no answer, which the run says by its status once everything is done.
     assert done.returncode == 9 and "no code was found in any answer of rl_final" in done.stderr, done.stderr[-3000:]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*before, conf.name, "dry_run"])
@@ -317,14 +317,14 @@ def test_a_stage_and_so_many_samples(client: service.Client, tmp_path: Path) -> 
     tiny_data.main(tmp_path)
     conf = small_conf(tmp_path)
     command = ["run", str(conf), f"--workdir={tmp_path}", f"--url={client.url}", "--max-samples=3"]
-    done = trainer(*command, "--stage=rl", TINY_PORT=free_port())
+    done = trainer(*command, "--stage=rl", TINY_PORT=str(service.free_port()))
     assert done.returncode == 3 and "round1: what it needs is missing" in done.stderr, done.stderr
     assert "sft_final is not there" in done.stderr and not (tmp_path / "outputs/endpoint.log").exists()
-    done = trainer(*command, "--stage=prepare", TINY_PORT=free_port())
+    done = trainer(*command, "--stage=prepare", TINY_PORT=str(service.free_port()))
     assert done.returncode == 0, done.stderr[-3000:]
     assert list(steps(tmp_path)) == ["selftest", "prepare", "extraction", "fuse"]
     assert rows(tmp_path / "data/processed/sft_train.jsonl") == 3
-    done = trainer(*command, "--stage=sft", TINY_PORT=free_port())
+    done = trainer(*command, "--stage=sft", TINY_PORT=str(service.free_port()))
     assert done.returncode == 0, done.stderr[-3000:]
     assert list(steps(tmp_path)) == ["selftest", "prepare", "extraction", "fuse", "sft"]
     manifest = checkpoint.verify(tmp_path / "checkpoints/sft_final")

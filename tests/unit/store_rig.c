@@ -145,6 +145,27 @@ rig_add(struct rig *r, const struct submission_row *row, const char *source)
     return waited(r, &o, store_add_submissions(r->store, NULL, NULL, row, &s, 1, rig_done, &o, &r->err));
 }
 
+struct key_row
+rig_key(const char *client, const char *name, const char *id, int64_t created_ms)
+{
+    struct key_row key = { .created_ms = created_ms };
+    snprintf(key.client, sizeof key.client, "%s", client);
+    snprintf(key.key, sizeof key.key, "%s", name);
+    snprintf(key.request_hash, sizeof key.request_hash, "sha256:%s", id);
+    snprintf(key.id, sizeof key.id, "%s", id);
+    return key;
+}
+
+void
+rig_add_with_key(struct rig *r, const struct key_row *key, const struct submission_row *row, int expect)
+{
+    struct store_source source = { "x", 1 };
+    struct outcome o = { 0 };
+    assert_int_equal(store_add_submissions(r->store, NULL, key, row, &source, 1, rig_done, &o, &r->err), 0);
+    rig_wait(r);
+    assert_int_equal(o.code, expect);
+}
+
 static struct store_claim
 claim_of(struct rig *r, const char *id)
 {

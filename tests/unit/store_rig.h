@@ -44,6 +44,9 @@ struct submission_row rig_row(void);
 
 /* Add one submission with source text, wait, and return the callback's code. */
 int rig_add(struct rig *r, const struct submission_row *row, const char *source);
+/* A request of the client under this key that made `id`; and a submission that is added with it. */
+struct key_row rig_key(const char *client, const char *name, const char *id, int64_t created_ms);
+void rig_add_with_key(struct rig *r, const struct key_row *key, const struct submission_row *row, int expect);
 int rig_begin(struct rig *r, const char *id); /* claims it */
 int rig_release(struct rig *r, const char *id, int attempts);
 /* Ends it as `state` with class ok, reward 0.5 and log (may be NULL). */

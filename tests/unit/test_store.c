@@ -18,92 +18,27 @@
 #include "server/store/sqlite/schema.h"
 #include "tests/unit/store_rig.h"
 
-/* --- groups --- */
-
-static struct group_row
-a_group(int size)
-{
-    struct group_row group = {
-        .task_id = "sha256:task", .request = (char *)"{\"time_top_k\":2}", .size = size, .created_ms = 7
-    };
-
-    id_new(group.id);
-    return group;
-}
-
-static struct key_row
-a_key(const char *client, const char *name, const char *id, int64_t created_ms)
-{
-    struct key_row key = { .created_ms = created_ms };
-    snprintf(key.client, sizeof key.client, "%s", client);
-    snprintf(key.key, sizeof key.key, "%s", name);
-    snprintf(key.request_hash, sizeof key.request_hash, "sha256:%s", id);
-    memcpy(key.id, id, ID_SIZE);
-    return key;
-}
-
-static void
-add_with_key(struct rig *r, const struct key_row *key, const struct submission_row *row, int expect)
-{
-    struct store_source source = { "x", 1 };
-    struct outcome o = { 0 };
-    assert_int_equal(store_add_submissions(r->store, NULL, key, row, &source, 1, rig_done, &o, &r->err), 0);
-    rig_wait(r);
-    assert_int_equal(o.code, expect);
-}
+/* --- keys --- */
 
 static void
 a_key_is_forgotten_after_a_day(void **state)
 {
     struct rig *r = *state;
     struct submission_row rows[2] = { rig_row(), rig_row() };
-    struct key_row old = a_key("ann", "old", rows[0].id, 1000), found;
-    struct key_row fresh = a_key("ann", "fresh", rows[1].id, 1000 + STORE_KEY_LIFE_MS);
+    struct key_row old = rig_key("ann", "old", rows[0].id, 1000), found;
+    struct key_row fresh = rig_key("ann", "fresh", rows[1].id, 1000 + STORE_KEY_LIFE_MS);
 
-    add_with_key(r, &old, &rows[0], 0);
+    rig_add_with_key(r, &old, &rows[0], 0);
     assert_int_equal(
         reader_get_key(store_reader(r->store), "ann", "old", 999 + STORE_KEY_LIFE_MS, &found, &r->err), 0);
     assert_int_equal(
         reader_get_key(store_reader(r->store), "ann", "old", 1000 + STORE_KEY_LIFE_MS, &found, &r->err),
         ERR_NOTFOUND);
-    add_with_key(r, &fresh, &rows[1], 0);
+    rig_add_with_key(r, &fresh, &rows[1], 0);
     assert_int_equal(rig_number(r, "SELECT count(*) FROM idempotency"), 1);
 }
 
 /* --- lists --- */
-
-#define LISTED 96
-
-static const char *const some_tasks[] = { "sha256:t0", "sha256:t1", "sha256:t2" };
-static const char *const some_classes[] = { NULL, "ok", "mismatch" };
-static const char *const some_clients[] = { NULL, "ann", "bob" };
-
-/* Rows that mix every value of every field that a filter looks at. */
-static void
-fill_list(struct rig *r, struct submission_row rows[LISTED], struct group_row groups[2])
-{
-    struct store_source source = { "x", 1 };
-    struct outcome o = { 0 };
-
-    groups[0] = a_group(0);
-    groups[1] = a_group(0);
-    for (int i = 0; i < LISTED; i++) {
-        uint32_t mix = (uint32_t)i * 2654435761U >> 8;
-        rows[i] = rig_row();
-        rows[i].state = (enum submission_state)(mix % SUBMISSION_NSTATES);
-        snprintf(rows[i].task_id, sizeof rows[i].task_id, "%s", some_tasks[mix / 4 % 3]);
-        rows[i].class_ = (char *)some_classes[mix / 16 % 3];
-        rows[i].client = (char *)some_clients[mix / 64 % 3];
-        rows[i].group_index = i;
-        if (mix / 256 % 3 < 2)
-            memcpy(rows[i].group_id, groups[mix / 256 % 3].id, ID_SIZE);
-        assert_int_equal(
-            store_add_submissions(r->store, NULL, NULL, &rows[i], &source, 1, rig_done, &o, &r->err), 0);
-    }
-    rig_wait(r);
-    assert_int_equal(o.calls, LISTED);
-    assert_int_equal(o.code, 0);
-}
 
 static bool
 stop_at_once(void *arg, const struct submission_row *row)
@@ -117,11 +52,12 @@ static void
 a_reader_that_stopped_early_does_not_hold_the_log(void **state)
 {
     struct rig *r = *state;
-    struct submission_row rows[LISTED];
-    struct group_row groups[2];
     struct submission_filter f = { .state = -1, .limit = 200 };
 
-    fill_list(r, rows, groups);
+    for (int i = 0; i < 96; i++) {
+        struct submission_row row = rig_row();
+        assert_int_equal(rig_add(r, &row, "x"), 0);
+    }
     assert_int_equal(reader_list_submissions(store_reader(r->store), &f, stop_at_once, NULL, &r->err), 0);
     assert_int_equal(rig_add(r, &(struct submission_row){ .id = "later", .request = (char *)"{}" }, "x"), 0);
     assert_int_equal(rig_number(r, "PRAGMA wal_checkpoint(TRUNCATE)"), 0); /* 1: somebody is in the way */

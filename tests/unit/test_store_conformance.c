@@ -628,38 +628,17 @@ a_group_is_stored_whole_or_not_at_all(void **state)
     assert_int_equal(counts.by_state[SUBMISSION_QUEUED], 2);
 }
 
-static struct key_row
-a_key(const char *client, const char *name, const char *id, int64_t created_ms)
-{
-    struct key_row key = { .created_ms = created_ms };
-    snprintf(key.client, sizeof key.client, "%s", client);
-    snprintf(key.key, sizeof key.key, "%s", name);
-    snprintf(key.request_hash, sizeof key.request_hash, "sha256:%s", id);
-    snprintf(key.id, sizeof key.id, "%s", id);
-    return key;
-}
-
-static void
-add_with_key(struct rig *r, const struct key_row *key, const struct submission_row *row, int expect)
-{
-    struct store_source source = { "x", 1 };
-    struct outcome o = { 0 };
-    assert_int_equal(store_add_submissions(r->store, NULL, key, row, &source, 1, rig_done, &o, &r->err), 0);
-    rig_wait(r);
-    assert_int_equal(o.code, expect);
-}
-
 static void
 a_key_is_stored_with_what_it_made(void **state)
 {
     struct rig *r = *state;
     struct submission_row rows[3] = { rig_row(), rig_row(), rig_row() };
-    struct key_row ann = a_key("ann", "k", rows[0].id, 1000), bob = a_key("bob", "k", rows[1].id, 1000);
-    struct key_row again = a_key("bob", "k", rows[2].id, 2000), found;
-    struct key_row later = a_key("bob", "k", rows[2].id, 1000 + STORE_KEY_LIFE_MS);
+    struct key_row ann = rig_key("ann", "k", rows[0].id, 1000), bob = rig_key("bob", "k", rows[1].id, 1000);
+    struct key_row again = rig_key("bob", "k", rows[2].id, 2000), found;
+    struct key_row later = rig_key("bob", "k", rows[2].id, 1000 + STORE_KEY_LIFE_MS);
 
-    add_with_key(r, &ann, &rows[0], 0);
-    add_with_key(r, &bob, &rows[1], 0);
+    rig_add_with_key(r, &ann, &rows[0], 0);
+    rig_add_with_key(r, &bob, &rows[1], 0);
     rig_reopen(r);
     assert_int_equal(reader_get_key(store_reader(r->store), "ann", "k", 2000, &found, &r->err), 0);
     assert_memory_equal(&found, &ann, sizeof found);
@@ -668,27 +647,27 @@ a_key_is_stored_with_what_it_made(void **state)
     assert_int_equal(reader_get_key(store_reader(r->store), "bob", "l", 2000, &found, &r->err), ERR_NOTFOUND);
     assert_int_equal(reader_get_key(store_reader(r->store), "", "k", 2000, &found, &r->err), ERR_NOTFOUND);
     /* what fails leaves no key, and the one of before stays */
-    add_with_key(r, &again, &rows[0], ERR_CONFLICT);
+    rig_add_with_key(r, &again, &rows[0], ERR_CONFLICT);
     assert_int_equal(reader_get_key(store_reader(r->store), "bob", "k", 2000, &found, &r->err), 0);
     assert_string_equal(found.id, rows[1].id);
     /* one request made something under it: another makes nothing, until the key is forgotten */
-    add_with_key(r, &again, &rows[2], ERR_CONFLICT);
+    rig_add_with_key(r, &again, &rows[2], ERR_CONFLICT);
     assert_int_equal(reader_get_key(store_reader(r->store), "bob", "k", 2000, &found, &r->err), 0);
     assert_string_equal(found.id, rows[1].id);
-    add_with_key(r, &later, &rows[2], 0);
+    rig_add_with_key(r, &later, &rows[2], 0);
     assert_int_equal(
         reader_get_key(store_reader(r->store), "bob", "k", 1000 + STORE_KEY_LIFE_MS, &found, &r->err), 0);
     assert_string_equal(found.id, rows[2].id);
     /* one whose submission is not there is as good as none, and one that replaces it needs not wait for that */
     struct submission_row made[3] = { rig_row(), rig_row(), rig_row() };
-    struct key_row gone = a_key("cat", "k", "no such id", 1000 + STORE_KEY_LIFE_MS);
-    add_with_key(r, &gone, &made[0], 0);
+    struct key_row gone = rig_key("cat", "k", "no such id", 1000 + STORE_KEY_LIFE_MS);
+    rig_add_with_key(r, &gone, &made[0], 0);
     memcpy(gone.id, made[1].id, sizeof(gone.id));
-    add_with_key(r, &gone, &made[1], 0);
+    rig_add_with_key(r, &gone, &made[1], 0);
     memcpy(gone.id, made[2].id, sizeof(gone.id));
-    add_with_key(r, &gone, &made[2], ERR_CONFLICT);
+    rig_add_with_key(r, &gone, &made[2], ERR_CONFLICT);
     gone.replaces = true;
-    add_with_key(r, &gone, &made[2], 0);
+    rig_add_with_key(r, &gone, &made[2], 0);
 }
 
 /* --- lists --- */
