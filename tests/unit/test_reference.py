@@ -52,7 +52,7 @@ class Here(reference.Reference):
 @pytest.fixture(autouse=True)
 def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reference, "synchronize", lambda device: None)
-    monkeypatch.setattr(reference, "sample", lambda leaf: leaf)
+    monkeypatch.setattr(reference, "sample", torch.clone)
 
 
 X = torch.tensor([1.0, -2.0, 3.0, 0.5])
@@ -385,3 +385,75 @@ def test_a_reference_that_fails_on_some_inputs_answers_to_the_others() -> None:
     job._ask_together(CASE, [(name, 7) for name in names])
     kept = [name for name in names if job._once(CASE, name, 7, "own.0") is not None]
     assert 0 < len(kept) < len(names) and "large" not in kept
+
+
+BUFFERS: dict[torch.dtype, torch.Tensor] = {}
+
+
+def in_one_buffer(x: torch.Tensor) -> torch.Tensor:
+    return torch.mul(x, 2, out=BUFFERS.setdefault(x.dtype, torch.empty_like(x)))
+
+
+def late_in_place(x: torch.Tensor) -> torch.Tensor:
+    return (x.neg_() if float(x.abs().max()) > 50 else x) + 1
+
+
+@pytest.mark.parametrize("forward", [in_one_buffer, late_in_place])
+def test_what_calls_of_one_bell_share_or_change_is_asked_for_one_by_one(forward: Callable[..., Any]) -> None:
+    task = Drawing(forward, torch.zeros(16))
+    job = judged(task)
+    wanted = [("signs", 7), ("large", 8), ("scaled", 9)]
+    job._ask_together(CASE, wanted)
+    for name, seed in wanted:
+        found = job._once(CASE, name, seed, "own.0")
+        assert found is not None, name
+        (x,) = task.views(found[0])
+        drawn = x.clone()
+        task.inputs(CASE, seed)
+        assert variations.apply(name, [x], seed) and torch.equal(x, drawn), name
+        wanted_here = forward(drawn.double())
+        assert torch.equal(found[1].values[0], wanted_here.double()), name
+
+
+def test_a_bell_that_fails_leaves_the_inputs_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a call that takes back what one of the bell changed answers to other inputs, and leaves no trace."""
+    task = Small(lambda x: (x.neg_() if is_late else x) + 1, X)
+    is_late = False
+    task.answer()
+    is_late = True
+    plain = task.child.call_sets
+
+    def fails_at_once(first: int, calls: int, limit_ms: float) -> list[Any]:
+        found = plain(first, calls, limit_ms)
+        if calls > 1:
+            raise PeerFailed("crash", "out of memory")
+        return found
+
+    monkeypatch.setattr(task.child, "call_sets", fails_at_once)
+    assert torch.equal(task.answer().own[0], 1 - X) and task.mutates_inputs
+
+
+def test_inputs_that_are_not_alike_are_drawn_one_by_one() -> None:
+    class Unlike(Drawing):
+        def inputs(self, case: Any, seed: int, set_: int = 0, more: list[int] | None = None) -> Any:
+            if more:
+                raise reference.ReferenceBroken("get_inputs() failed: other values that are no tensors")
+            return super().inputs(case, seed, set_)
+
+    task = Unlike(lambda x: x * 2, torch.zeros(16))
+    job = judged(task)
+    job._ask_together(CASE, [("signs", 7), ("large", 8)])
+    assert job._once(CASE, "signs", 7, "own.0") is not None
+
+
+def test_inputs_that_are_told_to_lie_one_in_another_are_refused() -> None:
+    """Laid out one behind the other they would have no room."""
+    task = Small(lambda x, y: x + y, X, X)
+    task.sizes = reference.Sizes(512, 64, 0, 0, 32, 32)
+    apart, _ = reference.place_tree(task.tree, 0)
+    over = values.map_tensors(apart, lambda note: note.moved(0))
+    told = [apart, over]
+    task.child.make_inputs = lambda *of, **more: told.pop(0)  # type: ignore[attr-defined]
+    assert task.inputs({"overrides": {}}, 1) is apart
+    with pytest.raises(reference.ReferenceBroken, match="one behind the other"):
+        task.inputs({"overrides": {}}, 1)

@@ -29,7 +29,7 @@ from oracle.cores import Cores
 from oracle.gpu_state import GATHER, Gpu
 from oracle.judge import BUILD_LIMIT_MS, Job, Report
 from oracle.peer import SPIN_NS, NotTheCandidate, Peer, PeerFailed
-from oracle.reference import CALL_SEED, LIMIT_MS, ReferenceBroken, place_tree, synchronize
+from oracle.reference import CALL_SEED, LIMIT_MS, ReferenceBroken, overlap, place_tree, synchronize
 
 EMPTY_SET: Final = 128
 """The first of the sets that are bound to empty calls, behind every real one."""
@@ -985,23 +985,6 @@ def calls_for(ns: float, most: int) -> int:
         return 1
     allowed = [calls for calls in CALLS if calls <= max(1, most)]
     return next((calls for calls in allowed if calls * ns >= BELL_NS), allowed[-1])
-
-
-def overlap(leaves: list[list[tuple[str, Any]]]) -> bool:
-    """Whether tensors of different calls share bytes."""
-    spans = sorted(
-        (leaf.data_ptr(), leaf.data_ptr() + values.TensorNote.of(leaf).span_bytes, index)
-        for index, call in enumerate(leaves)
-        for _, leaf in call
-        if isinstance(leaf, torch.Tensor) and leaf.numel()
-    )
-    end, owner = 0, -1
-    for start, stop, index in spans:
-        if start < end and index != owner:
-            return True
-        if stop > end:
-            end, owner = stop, index
-    return False
 
 
 def _form(call: list[tuple[str, Any]]) -> list[tuple[str, str, tuple[int, ...]]]:

@@ -711,7 +711,10 @@ class Job:
     def _ask_some(self, case: Json, model: str, wanted: list[tuple[str, int]], asked: list[Asks]) -> None:
         reference, size = self.reference, self.reference.sizes.inputs
         seeds = [self._first_seed if name in variations.REARRANGING else seed for name, seed in wanted]
-        first = reference.inputs(case, seeds[0], 0, seeds[1:])
+        try:
+            first = reference.inputs(case, seeds[0], 0, seeds[1:])
+        except ReferenceBroken:  # a number among them is drawn, too; or each will fail alone
+            return
         trees = [place_tree(first, index * size)[0] for index in range(len(wanted))]
         changed = [self._transform(case, name, tree, seed) for (name, seed), tree in zip(wanted, trees, strict=True)]
         made = reference.make_at_once(model, trees, asked, precision=self.precision())

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import torch
 from shared import draws, values
@@ -357,8 +357,12 @@ class Asks:
     """The mode of the model; None: as constructed."""
 
 
-Made: TypeAlias = dict[Run, list[Any]]
-"""Outputs of calls for one answer, in the reference's arena until its next bell."""
+@dataclass(frozen=True)
+class Made:
+    """Calls for an answer: the inputs before them, copied; outputs, in the reference's arena until its next bell."""
+
+    inputs: list[torch.Tensor]
+    outputs: dict[Run, list[Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -406,7 +410,7 @@ class Reference:
         self.relations: dict[str, relations.Form | None] = {}
         """By name: the form in which the reference satisfies it at the task's own size; None: in none."""
         self._asks = Asks()  # of the answer that is being computed
-        self._made: Made = {}  # for it
+        self._made: dict[Run, list[Any]] = {}  # for it
         self.bells = 0
         self._has_failed_at_once = False
         self._fails_at_once: set[str] = set()  # models whose calls succeed one by one alone
@@ -479,9 +483,11 @@ class Reference:
         except PeerFailed as error:
             raise ReferenceBroken(f"get_inputs() failed: {error.error['text']}") from None
         with _blamed("inputs"):
-            for note in values.notes(tree):
-                if note.offset is None or note.offset + note.span_bytes > (set_ + 1) * self.sizes.inputs:
-                    raise ReferenceBroken("get_inputs() made larger inputs than it did when the task was registered")
+            placed, end = place_tree(tree, set_ * size)
+            if end > (set_ + 1) * size:
+                raise ReferenceBroken("get_inputs() made larger inputs than it did when the task was registered")
+            if values.notes(placed) != values.notes(tree):
+                raise ValueError("they do not lie one behind the other")
             if not isinstance(values.decode(tree, lambda note: note), list):
                 raise ValueError("they are no list")
             if not all(values.is_dense(view) for view in self.views(tree)):
@@ -561,6 +567,7 @@ class Reference:
         size = self.sizes.inputs
         if self.fit_at_once(model, asked, precision=precision) < len(asked):
             return []
+        pristine = [[view.clone() for view in self.views(tree)] for tree in trees]
         runs = [self._runs_for(asks, precision) for asks in asked]
         more = [(index, run) for index, each in enumerate(runs) for run in each[1:]]
         for place, (index, run) in enumerate(more, len(runs)):
@@ -581,12 +588,17 @@ class Reference:
         except PeerFailed as error:
             if error.is_gone:
                 raise ReferenceBroken(f"the reference failed: {error.error['text']}") from None
+            answers = []
+        if not answers or overlap([list(values.leaves(answer)) for answer in answers]):  # the last call wrote all of it
             self._has_failed_at_once = True
+            for tree, kept in zip(trees, pristine, strict=True):
+                self._may_have_changed = True
+                self._restore(tree, kept)
             return []
         self._note_rough(model, (time.monotonic_ns() - start) / len(every))
-        made: list[Made] = [{} for _ in runs]
+        made = [Made(kept) for kept in pristine]
         for (index, run), answer in zip(every, answers, strict=True):
-            made[index].setdefault(run, []).append(answer)
+            made[index].outputs.setdefault(run, []).append(answer)
         return made
 
     def _allows(self, precision: str) -> bool:
@@ -633,13 +645,14 @@ class Reference:
         made: by make_at_once(), for this answer; the inputs lie in the set where it had them.
         """
         self._asks = asks
-        pristine = [view.clone() for view in self.views(tree)]
         known = self.mutates_inputs, self.tf32_matters, self._fp64_fails
         try:
             with _blamed("outputs"):
                 if made is None:
-                    made = next(iter(self.make_at_once(model, [tree], [asks], precision=precision)), {})
-                self._made = made
+                    made = next(iter(self.make_at_once(model, [tree], [asks], precision=precision)), None)
+                if made is None:
+                    made = Made([view.clone() for view in self.views(tree)])
+                pristine, self._made = made.inputs, made.outputs
                 expected = self._expect(model, tree, pristine, tf32=self._allows(precision))
                 self._restore(tree, pristine)
                 if self.mutates_inputs and not known[0]:  # maybe by a later call, and the next had other inputs
@@ -960,6 +973,23 @@ def available_bytes() -> int | None:
 def synchronize(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+
+
+def overlap(leaves: list[list[tuple[str, Any]]]) -> bool:
+    """Whether tensors of different calls share bytes."""
+    spans = sorted(
+        (leaf.data_ptr(), leaf.data_ptr() + TensorNote.of(leaf).span_bytes, index)
+        for index, call in enumerate(leaves)
+        for _, leaf in call
+        if isinstance(leaf, torch.Tensor) and leaf.numel()
+    )
+    end, owner = 0, -1
+    for start, stop, index in spans:
+        if start < end and index != owner:
+            return True
+        if stop > end:
+            end, owner = stop, index
+    return False
 
 
 def place_tree(tree: Any, base: int) -> tuple[Any, int]:

@@ -22,11 +22,10 @@ from shared import native, values
 from shared.wire import DOORBELL_OK, Json
 
 from oracle import gpu_state, tolerance, variations
-from oracle.clock import overlap
 from oracle.gpu_state import Gpu
 from oracle.judge import BUILD_LIMIT_MS, Job, Report
 from oracle.peer import Peer, PeerFailed
-from oracle.reference import CALL_SEED, LIMIT_MS, ReferenceBroken, place_tree, synchronize
+from oracle.reference import CALL_SEED, LIMIT_MS, ReferenceBroken, overlap, place_tree, synchronize
 
 GRAPH_SET: Final = 255
 """Bound to the graph of a bell's calls."""
