@@ -301,6 +301,16 @@ def test_one_that_changes_inputs_late_is_called_one_by_one_from_then_on() -> Non
     assert task.mutates_inputs and task.child.bells[-1] == 1
 
 
+def test_a_change_is_found_where_inputs_are_moved_to_ask_how_answers_scatter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference, "AT_ONCE_BYTES", 0)
+    task = Small(lambda x: (x.neg_() if is_late else x) + 1, X)
+    is_late = False
+    task.answer()
+    is_late = True
+    found = task.answer(scatters=True)
+    assert task.mutates_inputs and found.changed is not None and torch.equal(found.values[0], 1 - X.double())
+
+
 def test_what_fails_at_once_and_succeeds_one_by_one_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     task = Small(lambda x: x * 2, X)
     task.answer()

@@ -764,6 +764,7 @@ class Reference:
         if JITTERED in self._made:
             moved = self._wide(model, tree, JITTERED.dtype)
         else:
+            self._restore(tree, pristine)  # else what a call changed is put back unseen
             _jitter(inputs)
             synchronize(self.peer.device)
             moved = self._wide(model, tree)
