@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -12,7 +13,10 @@ from typing import Any
 
 import pytest
 import service
+import torch
 from finetune import checkpoint, layout, tiny
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
 
 pytestmark = pytest.mark.slow
 
@@ -209,3 +213,60 @@ def test_two_processes_learn_what_one_does_and_are_interrupted_alike(tmp_path: P
         check=False,
     )
     assert bad.returncode == 3 and "none.jsonl does not exist" in bad.stderr
+
+
+# The training's interpreter on a machine without GPUs: the launcher is told so, and FSDP is not passed over.
+SHARDED = """#!/bin/sh
+shift 2
+exec "$REAL_PYTHON" -m accelerate.commands.launch --main_process_port 0 "$1" "$2" "$3" "$4" "$SHARDED" "$7" "$8"
+"""
+
+
+@pytest.mark.parametrize("rank", [0, 4])
+def test_weights_in_shards_learn_what_whole_ones_do(tmp_path: Path, rank: int) -> None:
+    """The shipped configuration: two processes end with the weights of one, again where they go on from a checkpoint.
+
+    What is saved is read by transformers and peft.
+    """
+    rows = [{"instruction": f"Write kernel {i}.", "output": f"```python\nx = {i}\n```"} for i in range(8)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    tiny.make(tmp_path / "tiny", [row["output"] for row in rows], vocabulary=300, hidden=16, layers=2)
+    sharded = tmp_path / "python"
+    sharded.write_text(SHARDED)
+    sharded.chmod(0o755)
+    own = {"REAL_PYTHON": os.environ.get("PYTHON", "python3"), "SHARDED": str(Path(__file__).with_name("sharded.py"))}
+    own |= {"TRAINER_PYTHON": own["REAL_PYTHON"], "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+
+    def sft(name: str, *more: str) -> subprocess.CompletedProcess[str]:
+        options = (f"--model={tmp_path / 'tiny'}", f"--workdir={tmp_path}", "--data=rows.jsonl", "--accumulation=1")
+        more = (f"--run={name}", f"--final={name}_final", "--learning-rate=0.01", "--lora-dropout=0", *more)
+        command = [str(TRAINER), "sft", *options, f"--lora-r={rank}", "--epochs=2", *more]
+        return subprocess.run(
+            command, env=os.environ | own, capture_output=True, text=True, timeout=LIMIT_S, check=False
+        )
+
+    def weights(name: str) -> dict[str, torch.Tensor]:
+        final = tmp_path / f"checkpoints/{name}_final"
+        base = AutoModelForCausalLM.from_pretrained(tmp_path / "tiny" if rank else final)
+        return dict((PeftModel.from_pretrained(base, final) if rank else base).state_dict())
+
+    def config(path: Path, *more: str) -> tuple[str, ...]:
+        return ("--batch=1", f"--accelerate-config={path}", "--gpus=2", *more)
+
+    shipped = service.ROOT / "client/deploy/fsdp.yaml"
+    for name, more in (("one", ("--batch=2",)), ("two", config(shipped, f"--python={sharded}"))):
+        done = sft(name, *more)
+        assert done.returncode == 0, done.stderr
+    one, two = weights("one"), weights("two")
+    assert one.keys() == two.keys()
+    for name in one:
+        assert torch.allclose(one[name], two[name], rtol=0, atol=1e-5), name
+    base = AutoModelForCausalLM.from_pretrained(tmp_path / "tiny").state_dict()
+    assert rank or any((base[name] - one[name]).abs().max() > 1e-2 for name in one)
+
+    shutil.rmtree(tmp_path / "checkpoints/two_final")
+    checkpoint.discard(tmp_path / "checkpoints/two/step-00000008")
+    done = sft("two", *config(shipped, f"--python={sharded}"))
+    assert done.returncode == 0 and "goes on from" in done.stderr, done.stderr
+    again = weights("two")
+    assert all(torch.allclose(two[name], again[name], rtol=0, atol=1e-6) for name in two)

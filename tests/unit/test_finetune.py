@@ -8,19 +8,23 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from accelerate.state import AcceleratorState
+from accelerate.utils import DistributedType
 from finetune import checkpoint, layout, runs, supervised, tiny
 from finetune.data import chat_prompt, encode, examples
 from finetune.errors import RESUME, TrainError
 from finetune.model import base_of, tokenizer_of
-from finetune.runs import Run
+from finetune.runs import Run, check_sharding
 from finetune.settings import METHODS, ROWS, Settings, defaults, settings_of
 from safetensors.torch import load_file
+from torch.distributed.fsdp import StateDictType
 from transformers import AutoModelForCausalLM
 from trl import SFTTrainer
 
@@ -419,3 +423,19 @@ def test_the_whole_model_is_trained_without_an_adapter(model: Path, tmp_path: Pa
     assert train(final, tmp_path, run="second", final="second_final") == 0
     with pytest.raises(TrainError, match="lora_r = 0 trains the whole model"):
         train(model, tmp_path, run="third", final="third_final", lora_r=0, base_bits=8)
+
+
+def test_what_accelerate_would_not_shard_or_save_whole_is_refused(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = SimpleNamespace(distributed_type=DistributedType.FSDP)
+    for kind in (StateDictType.FULL_STATE_DICT, StateDictType.SHARDED_STATE_DICT):
+        state.fsdp_plugin = SimpleNamespace(state_dict_type=kind)
+        is_whole = kind == StateDictType.FULL_STATE_DICT
+        with nullcontext() if is_whole else pytest.raises(TrainError, match="set fsdp_state_dict_type to FULL"):
+            check_sharding(state)
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    monkeypatch.setenv("FSDP_VERSION", "2")
+    write_rows(tmp_path / "rows.jsonl", rows())
+    with pytest.raises(TrainError, match="accelerate has FSDP on GPUs alone"):
+        train(model, tmp_path)

@@ -12,12 +12,14 @@ from pathlib import Path
 from . import checkpoint, layout
 from .errors import TrainError
 
+ONE_PIECE = "set fsdp_state_dict_type to FULL_STATE_DICT, of DeepSpeed zero3_save_16bit_model to true"
+
 
 def copy_weights(source: Path, manifest: checkpoint.Manifest, directory: Path) -> None:
     """A checkpoint's files without what only its training needs. TrainError: none of them are weights."""
     kept = [file for file in manifest["files"] if not any(fnmatch(file, state) for state in layout.STATE)]
     if not any(file.endswith(".safetensors") for file in kept):
-        raise TrainError(f"{source} has no weights in one piece: set fsdp_state_dict_type to FULL_STATE_DICT")
+        raise TrainError(f"{source} has no weights in one piece: {ONE_PIECE}")
     for file in kept:
         (directory / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source / file, directory / file)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 import signal
 import sys
@@ -25,7 +26,7 @@ from transformers.integrations import get_available_reporting_integrations
 from . import checkpoint, layout
 from . import model as models
 from .errors import RESUME, SERVICE, StopRequested, TrainError
-from .publish import copy_weights
+from .publish import ONE_PIECE, copy_weights
 from .settings import Settings, that_matter
 
 Json = dict[str, Any]
@@ -228,6 +229,15 @@ class Run:
         checkpoint.save(root, name, write, about, self.progress)
 
 
+def check_sharding(state: Any) -> None:
+    """Of accelerate's state. TrainError: it passes over what its configuration asks for, or saves weights in pieces."""
+    for kind in (DistributedType.FSDP, DistributedType.DEEPSPEED):
+        if os.environ.get(f"ACCELERATE_USE_{kind.value}") == "true" and state.distributed_type != kind:
+            raise TrainError(f"accelerate has {kind.value} on GPUs alone: leave it out of its configuration")
+    if state.distributed_type == DistributedType.FSDP and state.fsdp_plugin.state_dict_type.name != "FULL_STATE_DICT":
+        raise TrainError(f"{state.fsdp_plugin.state_dict_type.name} saves pieces of weights: {ONE_PIECE}")
+
+
 class Kept:
     """Beside a trainer of TRL's in the list of bases: our checkpoints, and a stop between two passes.
 
@@ -240,6 +250,7 @@ class Kept:
 
     def __init__(self, **trl: Any) -> None:
         super().__init__(**trl)
+        check_sharding(self.accelerator.state)  # type: ignore[attr-defined]
         if self.run.settings.base_bits == 8:  # TRL has rounded the adapter to bf16, where AdamW's steps are lost
             for parameter in self.run.model.parameters():
                 if parameter.requires_grad:
