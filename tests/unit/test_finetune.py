@@ -33,6 +33,7 @@ torch.set_num_threads(1)  # a tiny model gains nothing from more, and waits for 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("relu", "scaled_add", "copy", "row_sum")
 Json = dict[str, Any]
+GATHERED = "stage3_gather_16bit_weights_on_model_save"
 # Trains as the program does, and is killed before the given step of the given save.
 KILLED = """
 import os, signal, sys
@@ -433,6 +434,11 @@ def test_what_accelerate_would_not_shard_or_save_whole_is_refused(
         state.fsdp_plugin = SimpleNamespace(state_dict_type=kind)
         is_whole = kind == StateDictType.FULL_STATE_DICT
         with nullcontext() if is_whole else pytest.raises(TrainError, match="set fsdp_state_dict_type to FULL"):
+            check_sharding(state)
+    state.distributed_type = DistributedType.DEEPSPEED
+    for zero, is_whole in (({"stage": 2}, True), ({"stage": 3}, False), ({"stage": 3, GATHERED: True}, True)):
+        state.deepspeed_plugin = SimpleNamespace(deepspeed_config={"zero_optimization": zero})
+        with nullcontext() if is_whole else pytest.raises(TrainError, match="zero3_save_16bit_model to true"):
             check_sharding(state)
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     monkeypatch.setenv("FSDP_VERSION", "2")

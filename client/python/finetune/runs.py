@@ -236,6 +236,10 @@ def check_sharding(state: Any) -> None:
             raise TrainError(f"accelerate has {kind.value} on GPUs alone: leave it out of its configuration")
     if state.distributed_type == DistributedType.FSDP and state.fsdp_plugin.state_dict_type.name != "FULL_STATE_DICT":
         raise TrainError(f"{state.fsdp_plugin.state_dict_type.name} saves pieces of weights: {ONE_PIECE}")
+    if state.distributed_type == DistributedType.DEEPSPEED:
+        zero = state.deepspeed_plugin.deepspeed_config["zero_optimization"]
+        if zero["stage"] == 3 and not zero.get("stage3_gather_16bit_weights_on_model_save"):
+            raise TrainError(f"ZeRO 3 saves pieces of weights: {ONE_PIECE}")
 
 
 class Kept:
