@@ -683,8 +683,13 @@ def test_a_killed_prepare_asks_for_nothing_twice(tmp_path: Path) -> None:
             while (answered() < many or stuck < held) and time.monotonic() < deadline:
                 time.sleep(0.01)
             assert answered() == many and stuck == held
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            assert children, "it has parsers"
             process.kill()
             process.wait()
+            while any(Path(f"/proc/{child}/exe").exists() for child in children) and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert not any(Path(f"/proc/{child}/exe").exists() for child in children)
             assert not (tmp_path / "data/processed/tasks.jsonl").exists()
             with journal.open("ab") as out:
                 out.write(b'{"key":"sha256:0')  # what a crash leaves

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import ctypes
 import hashlib
 import io
 import os
@@ -16,6 +17,7 @@ from multiprocessing import get_context
 from typing import Any
 
 # Calls that move, make or ask, and compute nothing.
+PR_SET_PDEATHSIG = 1
 WORDS = """
     view reshape permute transpose t size shape dim contiguous unsqueeze squeeze to expand expand_as flatten
     unflatten cuda cpu type type_as float half double long int bool clone detach item numel device zeros ones empty
@@ -464,7 +466,7 @@ class Parsers:
         self._pool = self._start()
 
     def _start(self) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(self._n, get_context("spawn"), initializer=_begin)
+        return ProcessPoolExecutor(self._n, get_context("spawn"), initializer=_begin, initargs=(os.getpid(),))
 
     def submit(self, rows: list[dict[str, Any]]) -> Future[list[dict[str, Any]]]:
         try:
@@ -490,6 +492,9 @@ class Parsers:
         self._pool.shutdown(cancel_futures=True)
 
 
-def _begin() -> None:
-    """A signal to the group ends the parent, which ends these."""
+def _begin(parent: int) -> None:
+    """A signal to the group ends the parent, which ends these; so does whatever else ends it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(127)
