@@ -149,6 +149,7 @@ def test_a_timed_answer_is_held_to_what_a_checked_one_is() -> None:
     job = Scripted([])
     job._errors, job._tf32_matters = {}, False
     wanted = torch.randn(1000)
+    wanted[7] = 0.5  # a larger one may err by more
     got = wanted.clone()
     got[7] += 3 * job.timing_limit(0, wanted).atol
     for is_extreme in (True, False):
