@@ -567,9 +567,12 @@ class Reference:
         size = self.sizes.inputs
         if self.fit_at_once(model, asked, precision=precision) < len(asked):
             return []
-        pristine = [[view.clone() for view in self.views(tree)] for tree in trees]
         runs = [self._runs_for(asks, precision) for asks in asked]
         more = [(index, run) for index, each in enumerate(runs) for run in each[1:]]
+        every = [*((index, Run()) for index in range(len(runs))), *more]
+        if len(every) < 2:
+            return []
+        pristine = [[view.clone() for view in self.views(tree)] for tree in trees]
         for place, (index, run) in enumerate(more, len(runs)):
             views = self.views(trees[index])
             copies = self.views(place_tree(trees[index], place * size)[0])
@@ -578,9 +581,6 @@ class Reference:
             if run is JITTERED:
                 _jitter(copies)
         synchronize(self.peer.device)
-        every = [*((index, Run()) for index in range(len(runs))), *more]
-        if len(every) < 2:
-            return []
         start = time.monotonic_ns()
         try:
             self._bind(model, trees[0], [run for _, run in every], asked[0].training)
