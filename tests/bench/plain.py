@@ -4,7 +4,7 @@ Reads a list of jobs (JSON) from standard input, answers each with one line of J
 its own, forked from this one, which has imported torch and triton but not touched the GPU: fresh, without the
 seconds of the imports. `events` is the mean of so many CUDA-event times with the L2 cache overwritten before
 each call, the reference first and the candidate afterwards; `profile` is the time of the candidate's kernels
-as CUPTI records it. The sources are the bench's own: they are run as they are.
+as CUPTI records it, the median of so many calls. The sources are the bench's own: they are run as they are.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import statistics
 import sys
 import time
 import traceback
@@ -73,17 +74,18 @@ class Evaluation:
             total += begin.elapsed_time(end)
         return total / trials
 
-    def profiled(self, work: Callable[[], object]) -> dict[str, list[float]]:
-        """Durations in milliseconds of each kernel that `work` started, by name."""
+    def profiled(self, work: Callable[[], object]) -> list[tuple[str, float, float]]:
+        """The kernels that `work` started, so many times: name, beginning and end in microseconds, in their order."""
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
             for _ in range(PROFILED):
                 work()
                 torch.cuda.synchronize()
-        found: dict[str, list[float]] = {}
-        for event in profile.events() or []:
-            if event.device_type == torch.autograd.DeviceType.CUDA:
-                found.setdefault(event.name, []).append(event.time_range.elapsed_us() / 1000)
-        return found
+        found = [
+            (event.name, event.time_range.start, event.time_range.end)
+            for event in profile.events() or []
+            if event.device_type == torch.autograd.DeviceType.CUDA
+        ]
+        return sorted(found, key=lambda kernel: kernel[1])
 
 
 def events(job: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,19 +100,28 @@ def events(job: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def profile(job: Mapping[str, Any]) -> dict[str, Any]:
-    """The time of the kernels of one call; what the flush itself starts is found out and left out."""
+    """The time of the kernels of one call, and from the first's beginning to the last's end; what the flush itself
+    starts is found out, and divides the calls."""
     evaluation = Evaluation(job)
     evaluation.events_ms(evaluation.candidate, 2)
-    flushes = set(evaluation.profiled(lambda: evaluation.flush.zero_()))
+    flushes = {name for name, _, _ in evaluation.profiled(lambda: evaluation.flush.zero_())}
 
     def call() -> None:
         evaluation.flush.zero_()
         evaluation.candidate(*evaluation.inputs)
 
-    kernels = {name: times for name, times in evaluation.profiled(call).items() if name not in flushes}
+    calls: list[list[tuple[str, float, float]]] = []
+    for kernel in evaluation.profiled(call):
+        if kernel[0] in flushes:
+            calls.append([])
+        elif calls:
+            calls[-1].append(kernel)
+    if not calls or not all(calls):
+        return {"error": f"{sum(map(bool, calls))} of {PROFILED} calls started a kernel"}
     return {
-        "kernel_ms": sum(sum(times) for times in kernels.values()) / PROFILED,
-        "kernels": {name[:80]: len(times) for name, times in kernels.items()},
+        "kernel_ms": statistics.median(sum(end - begin for _, begin, end in one) for one in calls) / 1000,
+        "span_ms": statistics.median(one[-1][2] - one[0][1] for one in calls) / 1000,
+        "kernels": [name[:80] for name, _, _ in calls[-1]],
     }
 
 

@@ -68,7 +68,7 @@ import triton.language as tl
 
 @triton.jit
 def decay_kernel(x_ptr, y_ptr, n, STEPS: tl.constexpr, BLOCK: tl.constexpr):
-    # run {mark}
+    # run {mark}{more}
     offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < n
     x = tl.load(x_ptr + offsets, mask=mask)
@@ -102,9 +102,9 @@ class Program:
     def reference(self) -> str:
         return MODULE.format(init=self.init, forward=self.forward, shape=self.shape)
 
-    def candidate(self, mark: str) -> str:
-        """The kernel, with bytes that no other submission has: no cache of any kind knows it."""
-        return KERNEL.format(steps=self.steps, mark=mark)
+    def candidate(self, mark: str, more: str = "") -> str:
+        """The kernel, with bytes that no other submission has: no cache of any kind knows it. more: lines of it."""
+        return KERNEL.format(steps=self.steps, mark=mark, more=more)
 
 
 def kernel(name: str, about_us: float, shape: str, steps: int) -> Program:
@@ -222,9 +222,9 @@ class Bench:
         source = f"{program.reference}# run {self.mark()}\n"
         self.judge("aa", program, self.body(task, source, entry_point="Model", policy={"name": "kernelbench"}))
 
-    def judge_kernel(self, kind: str, program: Program, task: str) -> None:
+    def judge_kernel(self, kind: str, program: Program, task: str, more: str = "") -> None:
         policy = {"name": "strict", "precision": "ieee", "variations": {"count": 1}}
-        self.judge(kind, program, self.body(task, program.candidate(self.mark()), policy=policy))
+        self.judge(kind, program, self.body(task, program.candidate(self.mark(), more), policy=policy))
 
     @staticmethod
     def body(task: str, source: str, **options: Any) -> dict[str, Any]:
