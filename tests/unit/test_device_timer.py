@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from typing import Any
 from unittest import mock
@@ -10,6 +11,7 @@ import pytest
 import torch
 from oracle import timing, tolerance
 from oracle.peer import PeerFailed
+from shared import values
 
 US = 1000.0
 
@@ -63,10 +65,9 @@ class Timer(timing.DeviceTimer):
     def __init__(self, *sides: Any) -> None:
         self._sides = self._ours, self._theirs = sides
         self._calls, self._why_one, self._empty_ns = 1, None, 0.0
-        self._trees, self._model = [None], "own.0"
+        self._tree, self._model = None, "own.0"
         self._job: Any = mock.MagicMock()
         self._job.reference.sizes.calls = 12
-        self._trees *= 12
 
     def settled(self, calls: int) -> tuple[int, str | None, int]:
         """After so many were recorded: how many are, why one, and how many short ones would be."""
@@ -165,3 +166,91 @@ def test_a_few_calls_of_each_bell_have_changed_inputs(calls: int, changed: set[i
     assert len({tuple(one) for one in drawn}) > calls  # at other places each time
     timer._transforms = []
     assert timer._choose() == [None] * calls
+
+
+class Memory:
+    """One side's, of a byte for each set. What its bells find in the sets of their calls stands in `rang`."""
+
+    def __init__(self, sets: int, pointer: int) -> None:
+        self.peer = self.arena = self
+        self.name, self.bytes, self.pointer = str(pointer), [0] * sets, pointer
+        self.rang: list[list[int]] = []
+        self.events_ns: list[float] = []
+        self.armings, self.armed = 0, 0
+
+    def arm(self, bells: int, **_: Any) -> None:
+        assert self.armed == 0
+        self.armings, self.armed = self.armings + 1, bells
+
+
+class Drawing(Timer):
+    """A block of pairs of so many calls whose inputs are bytes: 1, 2, 3 ... The answers of one bell are unfit."""
+
+    def __init__(self, sets: int, calls: int, unfit: int = 0) -> None:
+        super().__init__(Memory(sets, 0), Memory(sets, 1000))
+        self.draws, self.drawn, self.unfit = 0, 0, unfit
+        self._calls, self._pairs, self._ahead, self._blocks, self._seen = calls, [], [], [], {}
+        self._transforms, self._random, self._case = [], random.Random(0), {}
+        self._tree = values.encode(
+            [torch.zeros(1, dtype=torch.uint8)], lambda _: values.TensorNote(torch.uint8, (1,), (1,), 0), "inputs"
+        )
+        reference = self._job.reference
+        reference.sizes.sets, reference.sizes.inputs, reference.inputs = sets, 1, self._make
+        self._gpu: Any = mock.MagicMock(copy=self._copy)
+        self._gpu.others_ns.return_value = 0
+        self._gpu.state.return_value = {}
+
+    def _make(self, case: Any, seed: int, set_: int, more: list[int]) -> Any:
+        assert self._ours.armed == 0, "it reads no message while bells are due"
+        self.draws += 1
+        for index in range(set_, set_ + 1 + len(more)):
+            self.drawn += 1
+            self._ours.bytes[index] = self.drawn
+        return self._tree
+
+    def _copy(self, to: int, source: int, size: int) -> None:
+        for index in range(size):
+            self._sides[to // 1000].bytes[to % 1000 + index] = self._sides[source // 1000].bytes[source % 1000 + index]
+
+    def _bell(self, side: Any, set_: int) -> int:
+        if not side.armed:
+            self._arm(side, 1)
+        side.armed -= 1
+        side.rang.append(side.bytes[: self._calls])
+        return 1000
+
+    def _is_compared(self) -> bool:
+        self.unfit -= 1
+        return self.unfit != 0
+
+
+@pytest.mark.parametrize(("sets", "draws"), [(64, 1), (60, 1), (59, 5), (12, 5)])
+def test_inputs_of_a_block_are_drawn_by_one_message_where_they_fit(
+    monkeypatch: pytest.MonkeyPatch, sets: int, draws: int
+) -> None:
+    monkeypatch.setattr(timing, "synchronize", lambda device: None)
+    timer = Drawing(sets, 12)
+    timer._block(5)
+    wanted = [list(range(first, first + 12)) for first in range(1, 61, 12)]
+    assert timer._ours.rang == timer._theirs.rang == wanted
+    assert (timer.draws, len(timer._pairs)) == (draws, 5)
+    assert (timer._ours.armings, timer._theirs.armings) == (draws, 1)
+
+
+def test_inputs_that_are_large_are_drawn_for_one_bell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "synchronize", lambda device: None)
+    monkeypatch.setattr(timing, "AHEAD_BYTES", 3)
+    timer = Drawing(64, 4)
+    timer._block(5)
+    assert timer.draws == 5 and timer._ours.rang == timer._theirs.rang
+
+
+def test_a_bell_with_unfit_inputs_is_rung_again_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where none are left that were drawn, while the reference waits for the bells that it was told of."""
+    monkeypatch.setattr(timing, "synchronize", lambda device: None)
+    for unfit in (1, 5):
+        timer = Drawing(10, 2, unfit)
+        timer._block(5)
+        assert timer.draws == 2 and len(timer._pairs) == 5 and timer.drawn == 12
+        assert timer._ours.rang[-1] == timer._theirs.rang[-1] == [11, 12]
+        assert timer._ours.armed == timer._theirs.armed == 0

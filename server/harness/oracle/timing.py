@@ -49,6 +49,8 @@ LEAST: Final = 10
 """Pairs before an interval may end the trials."""
 BLOCK: Final = 5
 """Pairs between two looks at the interval."""
+AHEAD_BYTES: Final = 64 << 20
+"""Inputs of a bell that are larger than this are drawn for it alone: to have them copied once more takes its time."""
 NARROW: Final = ((100_000, 0.003), (20_000, 0.01), (0, 0.02))
 """Early stop: from so many nanoseconds of a call on, the interval of the median log-ratio is within this on either
 side. From one judgement to the next a short call is other by 1 % whatever the number of its bells."""
@@ -130,7 +132,7 @@ class DeviceTimer:
         self._calls = 1
         self._call_ns = 0.0  # of the shorter side's calls, about
         self._why_one: str | None = None  # why a bell is one call though the calls are short
-        self._trees: list[Any] = []
+        self._tree: Any = None  # of the inputs in set 0
         self._empty_ns = 0.0
         self._host_ns: dict[str, float] = {}
         self._seed: int | None = None
@@ -138,7 +140,9 @@ class DeviceTimer:
         self._blocks: list[Json] = []
         self._unfinished: str | None = None  # why a fixed number of trials was not made
         self._transforms = sorted(job.admitted - variations.UNTIMED)
-        self._drawn: list[str | None] = []  # by which transformation the inputs in each set were changed
+        self._ahead: list[tuple[int, list[str | None]]] = []
+        """Of each bell whose inputs are drawn: their first set, and by which transformation each set was changed."""
+        self._drawn: list[str | None] = []  # the same of the bell that rings
         self._limits: dict[tuple[str | None, int], tolerance.Limit] = {}
         """By transformation and output: of its first answer, since a limit is a matter of scale."""
         self._waiting = self._ours
@@ -208,9 +212,7 @@ class DeviceTimer:
         self._waiting = self._theirs
         job.build(self._model, self._case, self._weights, self._state)
         self._waiting = self._ours
-        size = job.reference.sizes.inputs
-        tree = job.reference.inputs(self._case, self._random.getrandbits(62))
-        self._trees = [place_tree(tree, index * size)[0] for index in range(job.reference.sizes.sets)]
+        self._tree = job.reference.inputs(self._case, self._random.getrandbits(62))
         is_cold = job.policy.is_cold
         if is_cold not in job.reference.graph_ns:
             job.reference.graph_ns[is_cold] = self._measure_empty()
@@ -231,13 +233,14 @@ class DeviceTimer:
     def _record(self, calls: int) -> None:
         """So many calls as one graph on each side, on inputs just drawn."""
         self._calls = calls
-        self._draw(calls, [None] * calls)
+        self._draw([[None] * calls])
+        self._place()
         self._capture(calls)
 
     def _calls_for(self, ns: float) -> int:
         if self._why_one is not None:
             return 1
-        most = min(CALLS_MOST, self._job.reference.sizes.calls, len(self._trees))
+        most = min(CALLS_MOST, self._job.reference.sizes.calls)
         return max(1, min(most, math.ceil(BELL_NS / max(1.0, ns))))
 
     def _length(self, side: Side) -> float:
@@ -253,7 +256,7 @@ class DeviceTimer:
             side.peer.bind(
                 0,
                 self._model,
-                self._trees[0],
+                self._tree,
                 sets=calls,
                 stride=self._job.reference.sizes.inputs,
                 tf32=tf32,
@@ -287,22 +290,29 @@ class DeviceTimer:
         several_ns, one_ns = took_ns
         return max(0.0, one_ns - (several_ns - one_ns) / (EMPTY_KERNELS - 1))
 
-    def _draw(self, sets: int, transforms: list[str | None]) -> None:
-        """Fresh inputs into both arenas, each set under its transformation."""
-        reference, size = self._job.reference, self._job.reference.sizes.inputs
+    def _draw(self, bells: list[list[str | None]]) -> None:
+        """Fresh inputs for so many bells into the reference's arena, those of each call under its transformation."""
+        reference = self._job.reference
         self._waiting = self._ours
-        seeds = [self._random.getrandbits(62) for _ in range(sets)]
-        tree = reference.inputs(self._case, seeds[0], 0, seeds[1:])
-        if tree != self._trees[0]:
+        transforms = [name for bell in bells for name in bell]
+        seeds = [self._random.getrandbits(62) for _ in transforms]
+        if reference.inputs(self._case, seeds[0], 0, seeds[1:]) != self._tree:
             raise ReferenceBroken("get_inputs() made other shapes than before")
         for index, transform in enumerate(transforms):
             if transform is not None:
-                variations.apply(transform, reference.views(self._trees[index]), seeds[index])
+                tree, _ = place_tree(self._tree, index * reference.sizes.inputs)
+                variations.apply(transform, reference.views(tree), seeds[index])
+        self._ahead = [(index * self._calls, bell) for index, bell in enumerate(bells)]
+
+    def _place(self) -> None:
+        """The next bell's inputs, as they were drawn, to where both sides' graphs read them."""
+        first, self._drawn = self._ahead.pop(0)
+        size = self._job.reference.sizes.inputs
         ours, theirs = self._ours.peer.arena, self._theirs.peer.arena
         assert ours is not None and theirs is not None
-        used = max((note.offset or 0) + note.span_bytes for note in values.notes(tree) or [_NOTHING])
-        self._drawn = transforms
-        self._gpu.copy(theirs.pointer, ours.pointer, (sets - 1) * size + used)
+        end = max((note.offset or 0) + note.span_bytes for note in values.notes(self._tree) or [_NOTHING])
+        for arena in (theirs, ours) if first else (theirs,):
+            self._gpu.copy(arena.pointer, ours.pointer + first * size, (self._calls - 1) * size + end)
         synchronize(self._job.candidate.device)
 
     # --- trials ---
@@ -332,7 +342,11 @@ class DeviceTimer:
 
     def _block(self, pairs: int) -> None:
         others_ns = self._gpu.others_ns()
-        self._arm(self._theirs, pairs)  # to which nothing is said between its bells: inputs come through its arena
+        sizes = self._job.reference.sizes
+        is_small = self._calls * sizes.inputs <= AHEAD_BYTES and self._calls * pairs <= sizes.sets
+        self._draw([self._choose() for _ in range(pairs if is_small else 1)])
+        for side in self._sides if is_small else (self._theirs,):
+            self._arm(side, pairs)  # inputs come through its arena, and nothing is said to it between its bells
         found = [self._pair(len(self._pairs) + index) for index in range(pairs)]
         others_ns = max(others_ns, self._gpu.others_ns())
         before, self._seen = self._seen, self._gpu.state()
@@ -354,7 +368,9 @@ class DeviceTimer:
         """Nanoseconds of a call of either side, on the same fresh inputs."""
         took: dict[str, float] = {}
         while not took or not self._is_compared():
-            self._draw(self._calls, self._choose())
+            if not self._ahead:
+                self._draw([self._choose()])
+            self._place()
             for side in self._sides if turn % 4 in (0, 3) else self._sides[::-1]:
                 side.events_ns.append(self._bell(side, GRAPH_SET))
                 took[side.name] = max(1.0, (side.events_ns[-1] - self._empty_ns) / self._calls)
@@ -440,7 +456,7 @@ class DeviceTimer:
         took: list[list[float]] = []
         try:
             self._theirs.peer.bind(
-                STEPS_SET, self._model, self._trees[0], tf32=self._job.precision() == "tf32", seed=CALL_SEED,
+                STEPS_SET, self._model, self._tree, tf32=self._job.precision() == "tf32", seed=CALL_SEED,
                 how="by steps", limit_ms=LIMIT_MS,
             )  # fmt: skip
             for _ in range(STEPS_CALLS):
