@@ -6,6 +6,8 @@ referee's own: they are compiled into its own cache and never see what a candida
 
 from __future__ import annotations
 
+import functools
+import struct
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,6 +23,10 @@ SURE: Final = 1.0 - 1e-5
 LARGEST: Final = torch.finfo(torch.float32).max
 """What the kernels tell of an error that single precision cannot hold."""
 FLOATS: Final = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+FAR: Final = (1 << 63) - 1
+NOTHING: Final = (0, 0, 0, 0, FAR, 0, 0, 0)
+"""What the kernels tell, before the first element: five counts as in Counts, then the largest errors as the bits of a
+float, which are in order where none is negative. All in one tensor: to wait for the GPU takes longest."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,12 @@ class Counts:
 
 
 @triton.jit
-def _compare_kernel(got, expected, counts, worst, n, atol, rtol, outlier, scale, step, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _tell_largest(told, values):  # type: ignore[no-untyped-def]
+    tl.atomic_max(told, tl.max(values, 0).to(tl.int32, bitcast=True).to(tl.int64))
+
+
+@triton.jit
+def _compare_kernel(got, expected, told, n, atol, rtol, outlier, scale, step, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     infinity = float("inf")
     far = 0x7FFFFFFFFFFFFFFF
     differing = tl.zeros((BLOCK,), tl.int32)
@@ -74,19 +85,18 @@ def _compare_kernel(got, expected, counts, worst, n, atol, rtol, outlier, scale,
         max_rel = tl.maximum(max_rel, tl.where(both & (width > 1e-30), narrow / tl.maximum(width, 1e-30), 0.0))
         max_scaled = tl.maximum(max_scaled, tl.where(both, narrow / tl.maximum(scale + width, 1e-37), 0.0))
         start += step
-    tl.atomic_add(counts, tl.sum(differing, 0).to(tl.int64))
-    tl.atomic_add(counts + 1, tl.sum(beyond, 0).to(tl.int64))
-    tl.atomic_add(counts + 2, tl.sum(nonfinite, 0).to(tl.int64))
-    tl.atomic_add(counts + 3, tl.sum(odd_expected, 0).to(tl.int64))
-    tl.atomic_min(counts + 4, tl.min(first, 0))
-    program = tl.program_id(0)
-    tl.store(worst + program * 3, tl.max(max_abs, 0))
-    tl.store(worst + program * 3 + 1, tl.max(max_rel, 0))
-    tl.store(worst + program * 3 + 2, tl.max(max_scaled, 0))
+    tl.atomic_add(told, tl.sum(differing, 0).to(tl.int64))
+    tl.atomic_add(told + 1, tl.sum(beyond, 0).to(tl.int64))
+    tl.atomic_add(told + 2, tl.sum(nonfinite, 0).to(tl.int64))
+    tl.atomic_add(told + 3, tl.sum(odd_expected, 0).to(tl.int64))
+    tl.atomic_min(told + 4, tl.min(first, 0))
+    _tell_largest(told + 5, max_abs)
+    _tell_largest(told + 6, max_rel)
+    _tell_largest(told + 7, max_scaled)
 
 
 @triton.jit
-def _screen_kernel(got, expected, unsure, worst, n, atol, rtol, step, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _screen_kernel(got, expected, told, n, atol, rtol, step, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     infinity = float("inf")
     odd = tl.zeros((BLOCK,), tl.int32)
     max_abs = tl.zeros((BLOCK,), tl.float32)
@@ -103,43 +113,39 @@ def _screen_kernel(got, expected, unsure, worst, n, atol, rtol, step, BLOCK: tl.
         max_abs = tl.maximum(max_abs, error)
         max_rel = tl.maximum(max_rel, tl.where(size > 1e-30, error / tl.maximum(size, 1e-30), 0.0))
         start += step
-    tl.atomic_max(unsure, tl.max(odd, 0))
-    program = tl.program_id(0)
-    tl.store(worst + program * 2, tl.max(max_abs, 0))
-    tl.store(worst + program * 2 + 1, tl.max(max_rel, 0))
+    tl.atomic_max(told, tl.max(odd, 0).to(tl.int64))
+    _tell_largest(told + 5, max_abs)
+    _tell_largest(told + 6, max_rel)
 
 
-def _screen(mine: torch.Tensor, theirs: torch.Tensor, atol: float, rtol: float) -> Counts | None:
-    """Of outputs that are all clearly within the limit, as right ones are: half as long as the whole comparison takes,
-    which is in double precision. None: it has to be asked."""
+@functools.cache
+def _nothing(device: torch.device) -> torch.Tensor:
+    return torch.tensor(NOTHING, dtype=torch.int64, device=device)
+
+
+def _screen(got: torch.Tensor, expected: torch.Tensor, told: torch.Tensor, atol: float, rtol: float) -> None:
+    """Queue it: the first count is 0 where all is clearly within the limit, as right outputs are. That takes half as
+    long as the whole comparison, which is in double precision."""
+    mine, theirs = got.reshape(-1), expected.reshape(-1)
     n = mine.numel()
     programs = min(PROGRAMS, triton.cdiv(n, BLOCK))
-    unsure = torch.zeros(1, dtype=torch.int32, device=mine.device)
-    worst = torch.zeros((programs, 2), dtype=torch.float32, device=mine.device)
-    _screen_kernel[(programs,)](
-        mine, theirs, unsure, worst, n, SURE * atol, SURE * rtol, programs * BLOCK, BLOCK, num_warps=8
-    )
-    if unsure.item():
-        return None
-    max_abs, max_rel = worst.max(0).values.clamp_max(LARGEST).tolist()
-    return Counts(0, 0, 0, -1, False, 0, max_abs, max_rel, 0.0)
+    _screen_kernel[(programs,)](mine, theirs, told, n, SURE * atol, SURE * rtol, programs * BLOCK, BLOCK, num_warps=8)
+
+
+def _counts(told: list[int], *, is_odd: bool = False) -> Counts:
+    differing, beyond, nonfinite, odd, first, *bits = told
+    largest = (min(struct.unpack("f", struct.pack("i", each))[0], LARGEST) for each in bits)
+    return Counts(differing, beyond, nonfinite, first if differing else -1, is_odd, odd, *largest)
 
 
 def are_surely_within(pairs: list[tuple[torch.Tensor, torch.Tensor, float, float]]) -> bool:
     """(got, expected, atol, rtol), as compare() takes them: one wait for all. False: not surely."""
     if not pairs or any(torch.float64 in (got.dtype, expected.dtype) for got, expected, _, _ in pairs):
         return False
-    device = pairs[0][0].device
-    unsure = torch.zeros(1, dtype=torch.int32, device=device)
-    worst = torch.empty((PROGRAMS, 2), dtype=torch.float32, device=device)  # which nobody reads
+    told = _nothing(pairs[0][0].device).clone()
     for got, expected, atol, rtol in pairs:
-        mine, theirs = got.reshape(-1), expected.reshape(-1)
-        n = mine.numel()
-        programs = min(PROGRAMS, triton.cdiv(n, BLOCK))
-        _screen_kernel[(programs,)](
-            mine, theirs, unsure, worst, n, SURE * atol, SURE * rtol, programs * BLOCK, BLOCK, num_warps=8
-        )
-    return not unsure.item()
+        _screen(got, expected, told, atol, rtol)
+    return not told[0].item()
 
 
 def can_compare(got: torch.Tensor, expected: torch.Tensor) -> bool:
@@ -157,25 +163,24 @@ def compare(
 ) -> Counts:
     """Both of one shape, on the GPU, floats. max_scaled: the largest |got - expected| / (scale + |expected|); with a
     limit it may be 0."""
-    mine, theirs = got.reshape(-1), expected.reshape(-1)
+    nothing = _nothing(got.device)
     if rtol > 0.0 and torch.float64 not in (got.dtype, expected.dtype):
-        found = _screen(mine, theirs, atol, rtol)
-        if found is not None:
-            return found
+        told = nothing.clone()
+        _screen(got, expected, told, atol, rtol)
+        found = told.tolist()
+        if not found[0]:
+            return _counts(found)
+    mine, theirs, told = got.reshape(-1), expected.reshape(-1), nothing.clone()
     n = mine.numel()
-    counts = torch.zeros(5, dtype=torch.int64, device=got.device)
-    counts[4] = 0x7FFFFFFFFFFFFFFF
     programs = min(PROGRAMS, triton.cdiv(n, BLOCK))
-    worst = torch.zeros((programs, 3), dtype=torch.float32, device=got.device)
     _compare_kernel[(programs,)](
-        mine, theirs, counts, worst, n, atol, rtol, outlier, scale, programs * BLOCK, BLOCK, num_warps=8
+        mine, theirs, told, n, atol, rtol, outlier, scale, programs * BLOCK, BLOCK, num_warps=8
     )
-    differing, beyond, nonfinite, odd, first = counts.tolist()
-    max_abs, max_rel, max_scaled = worst.max(0).values.clamp_max(LARGEST).tolist()
-    is_odd = False
-    if differing:
-        is_odd = not bool(torch.isfinite(mine[first])) and bool(torch.isfinite(theirs[first]))
-    return Counts(differing, beyond, nonfinite, first if differing else -1, is_odd, odd, max_abs, max_rel, max_scaled)
+    found = told.tolist()
+    if not found[0]:
+        return _counts(found)
+    first = found[4]
+    return _counts(found, is_odd=not bool(torch.isfinite(mine[first])) and bool(torch.isfinite(theirs[first])))
 
 
 def warm_up(device: torch.device) -> None:
