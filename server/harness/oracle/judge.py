@@ -637,11 +637,12 @@ class Job:
         """Inputs and the right answer, None where the transformation is not fit for the task.
 
         Of a small case both are asked for once by all submissions with the same seed, as those of a group have: so is
-        most of `tiny`. Of a larger one the answer is kept alone, and for groups. What is kept is the referee's own, and
-        no process of another has seen or sees it.
+        most of `tiny`. So they are of a case that decides nothing, whose seed is everybody's. Of a larger one the
+        answer is kept alone, and for groups. What is kept is the referee's own, and no process of another has seen or
+        sees it.
         """
         reference, question = self.reference, self._question(model, transform, seed)
-        is_small = case["elements"] <= SCREEN_ELEMENTS
+        is_small = case["elements"] <= SCREEN_ELEMENTS or seed == reference.told_seed
         found = reference.recall(question) if is_small else None
         if found is not None:
             return found
