@@ -187,10 +187,11 @@ class Drawing(Timer):
     """A block of pairs of so many calls whose inputs are bytes: 1, 2, 3 ... The answers of one bell are unfit."""
 
     def __init__(self, sets: int, calls: int, unfit: int = 0) -> None:
-        super().__init__(Memory(sets, 0), Memory(sets, 1000))
+        self.ours, self.theirs = Memory(sets, 0), Memory(sets, 1000)
+        super().__init__(self.ours, self.theirs)
         self.draws, self.drawn, self.unfit = 0, 0, unfit
         self._calls, self._pairs, self._ahead, self._blocks, self._seen = calls, [], [], [], {}
-        self._transforms, self._random, self._case = [], random.Random(0), {}
+        self._transforms, self._random, self._case = [], random.SystemRandom(), {}
         self._tree = values.encode(
             [torch.zeros(1, dtype=torch.uint8)], lambda _: values.TensorNote(torch.uint8, (1,), (1,), 0), "inputs"
         )
@@ -201,16 +202,16 @@ class Drawing(Timer):
         self._gpu.state.return_value = {}
 
     def _make(self, case: Any, seed: int, set_: int, more: list[int]) -> Any:
-        assert self._ours.armed == 0, "it reads no message while bells are due"
+        assert self.ours.armed == 0, "it reads no message while bells are due"
         self.draws += 1
         for index in range(set_, set_ + 1 + len(more)):
             self.drawn += 1
-            self._ours.bytes[index] = self.drawn
+            self.ours.bytes[index] = self.drawn
         return self._tree
 
     def _copy(self, to: int, source: int, size: int) -> None:
-        for index in range(size):
-            self._sides[to // 1000].bytes[to % 1000 + index] = self._sides[source // 1000].bytes[source % 1000 + index]
+        into, out = ((self.ours, self.theirs)[pointer // 1000].bytes for pointer in (to, source))
+        into[to % 1000 : to % 1000 + size] = out[source % 1000 : source % 1000 + size]
 
     def _bell(self, side: Any, set_: int) -> int:
         if not side.armed:
@@ -232,9 +233,9 @@ def test_inputs_of_a_block_are_drawn_by_one_message_where_they_fit(
     timer = Drawing(sets, 12)
     timer._block(5)
     wanted = [list(range(first, first + 12)) for first in range(1, 61, 12)]
-    assert timer._ours.rang == timer._theirs.rang == wanted
+    assert timer.ours.rang == timer.theirs.rang == wanted
     assert (timer.draws, len(timer._pairs)) == (draws, 5)
-    assert (timer._ours.armings, timer._theirs.armings) == (draws, 1)
+    assert (timer.ours.armings, timer.theirs.armings) == (draws, 1)
 
 
 def test_inputs_that_are_large_are_drawn_for_one_bell(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,7 +243,7 @@ def test_inputs_that_are_large_are_drawn_for_one_bell(monkeypatch: pytest.Monkey
     monkeypatch.setattr(timing, "AHEAD_BYTES", 3)
     timer = Drawing(64, 4)
     timer._block(5)
-    assert timer.draws == 5 and timer._ours.rang == timer._theirs.rang
+    assert timer.draws == 5 and timer.ours.rang == timer.theirs.rang
 
 
 def test_a_bell_with_unfit_inputs_is_rung_again_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,5 +253,5 @@ def test_a_bell_with_unfit_inputs_is_rung_again_with_the_next(monkeypatch: pytes
         timer = Drawing(10, 2, unfit)
         timer._block(5)
         assert timer.draws == 2 and len(timer._pairs) == 5 and timer.drawn == 12
-        assert timer._ours.rang[-1] == timer._theirs.rang[-1] == [11, 12]
-        assert timer._ours.armed == timer._theirs.armed == 0
+        assert timer.ours.rang[-1] == timer.theirs.rang[-1] == [11, 12]
+        assert timer.ours.armed == timer.theirs.armed == 0
