@@ -184,4 +184,4 @@ def test_two_timings_of_one_plan_agree(rig: Rig, task: tuple[str, dict[str, Any]
         timing = judge(rig, task, images(task[1]))["timing"]["detail"]
         ratios.append(statistics.median(timing["reference_ns"]) / statistics.median(timing["candidate_ns"]))
     print("ratios", [round(ratio, 4) for ratio in ratios])
-    assert max(ratios) / min(ratios) < 1.05
+    assert max(ratios) / min(ratios) < 1.08  # a call below 20 us ends at an interval of 2 % on either side
