@@ -278,8 +278,9 @@ int store_reap(struct store *s, store_done_cb *cb, void *arg, struct error *err)
 int store_claim(struct store *s, const struct store_lease *l, const struct store_wants *wants, const char *id,
                 struct store_claim *out, store_done_cb *cb, void *arg, struct error *err);
 /*
- * The same with whatever waits, 1 .. most (STORE_CLAIMS_MAX) of it: interactive ones first, then the oldest; out, in no
- * order, and n are lent as above. ERR_NOTFOUND: nothing waits.
+ * The same with whatever waits, 1 .. most (STORE_CLAIMS_MAX) of it: interactive ones first, of these the client's of whom
+ * the least runs on all nodes (not in a file), then the oldest; out, in no order, and n are lent as above. It may be fewer
+ * than wait. ERR_NOTFOUND: nothing waits.
  */
 #define STORE_CLAIMS_MAX 16
 int store_claim_next(struct store *s, const struct store_lease *l, const struct store_wants *wants,

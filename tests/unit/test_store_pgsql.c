@@ -352,6 +352,40 @@ the_first_that_wait_are_claimed_together(void **state)
 }
 
 static void
+nodes_claim_next_what_is_of_a_client_of_whom_less_runs_anywhere(void **state)
+{
+    struct rig *r = *state;
+    struct store *other = open_as(r, r->path, "other");
+    struct submission_row rows[7];
+    struct store_claim c, claims[4];
+    struct outcome o = { 0 };
+    size_t n = 0;
+
+    assert_non_null(other);
+    for (int i = 0; i < 7; i++) {
+        rows[i] = rig_row();
+        rows[i].client = (char *)(i < 5 ? "many" : "few");
+        assert_int_equal(rig_add(r, &rows[i], "x"), 0);
+    }
+    assert_int_equal(claim_wanted(r, r->store, NULL, &c), 0);
+    assert_string_equal(c.id, rows[0].id);
+    assert_int_equal(claim_wanted(r, other, NULL, &c), 0); /* of "many" one runs on another node */
+    assert_string_equal(c.id, rows[5].id);
+    assert_int_equal(claim_as(r, other, &rows[1], &c), 0);
+    assert_int_equal(
+        store_claim_next(r->store, store_lease(r->store), NULL, 3, claims, &n, rig_done, &o, &r->err), 0);
+    rig_wait(r);
+    assert_int_equal(n, 2); /* of "many" 2 run, of "few" 1, which has no third */
+    for (int i = 2; i < 7; i++) {
+        bool is_claimed = false;
+        for (size_t k = 0; k < n; k++)
+            is_claimed |= strcmp(claims[k].id, rows[i].id) == 0;
+        assert_int_equal(is_claimed, i == 2 || i == 6);
+    }
+    store_close(other);
+}
+
+static void
 a_home_ends_with_the_life_that_made_it(void **state)
 {
     struct rig *r = *state;
@@ -745,6 +779,7 @@ main(void)
         RIGGED(the_later_of_two_lives_under_one_name_has_the_lease),
         RIGGED(a_group_that_chooses_is_judged_by_one_node_at_a_time),
         RIGGED(the_first_that_wait_are_claimed_together),
+        RIGGED(nodes_claim_next_what_is_of_a_client_of_whom_less_runs_anywhere),
         RIGGED(what_a_compiler_hands_on_is_for_others_and_goes_with_its_end),
         RIGGED(who_asks_for_a_gpu_waits_for_a_node_that_has_it),
         RIGGED(a_home_ends_with_the_life_that_made_it),

@@ -14,9 +14,11 @@
  * subquery again and would lock, and claim, more than one row. What is running is claimed again by its node where its
  * release failed: it has the attempts that the release said.
  *
- * What waits may be thousands that ask for a GPU which the node does not have. So the names that are asked for ('': none)
- * are found one after the other in an index that begins with them (job_gpu), and the first of each that fits; order and
- * bounds are such that no other index serves. A node that only compiles finds what was not handed on by another (job_new).
+ * What waits may be thousands that ask for a GPU which the node does not have, or are one client's. So the flows (GPU that
+ * is asked for, '': none; priority; client) are found one after the other in an index that begins with them (job_flow).
+ * Next is the flow of whose client the least runs on all nodes, with what this claim makes run. Order and bounds are such
+ * that no other index serves, and no row is locked that is not chosen. A node that only compiles finds what was not handed
+ * on by another, the oldest first (job_new).
  */
 
 #define LEASE "SELECT 1 FROM node WHERE name = $1 AND epoch = $2 AND lease_until_ms > now_ms()"
@@ -45,21 +47,31 @@
 #define LOCKED " FOR UPDATE SKIP LOCKED"
 #define MOST " LIMIT $3" LOCKED
 #define ONE " LIMIT 1"
-/* Names that are asked for by what waits, and their first rows; gpu: a parameter, the name of all GPUs of the node. */
+/* Flows, and their first rows; gpu: a parameter, the name of all GPUs of the node. */
 #define GPU "coalesce(gpu, '')"
-#define NAMES                                                                                           \
-    "name (gpu) AS (SELECT min(" GPU ") FROM job WHERE state = 0 UNION ALL SELECT (SELECT min(" GPU ")" \
-    " FROM job WHERE state = 0 AND " GPU " > name.gpu) FROM name WHERE name.gpu IS NOT NULL)"
-#define FIRST(gpu, limit)                                                                                 \
-    "SELECT first.* FROM name CROSS JOIN LATERAL (SELECT id, together, priority FROM job WHERE state = 0" \
-    " AND " GPU " >= name.gpu AND " GPU " <= name.gpu AND NOT (" AWAY ") ORDER BY " GPU                   \
-    ", priority, id" limit ") first WHERE position(name.gpu IN " gpu ") > 0"
+#define BY_FLOW " ORDER BY " GPU ", priority, client, id"
+#define HEAD "SELECT " GPU " AS gpu, priority, client, id FROM job WHERE state = 0"
+#define FLOWS(gpu)                                                                                     \
+    "flow AS ((" HEAD BY_FLOW ONE ") UNION ALL SELECT next.* FROM flow CROSS JOIN LATERAL (" HEAD      \
+    " AND (" GPU ", priority, client) > (flow.gpu, flow.priority, flow.client)" BY_FLOW ONE ") next)," \
+    " share AS MATERIALIZED (SELECT flow.*, (SELECT count(*) FROM job WHERE state = 1 AND client = "   \
+    "flow.client"                                                                                      \
+    ") AS runs FROM flow WHERE position(gpu IN " gpu ") > 0)"
+/* n of a flow is its part of the most, where it has as many: what is left then is for the next look. */
+#define FIRST(most, lock)                                                                                    \
+    "SELECT first.* FROM (SELECT gpu, priority, client, greatest(1, count(*) FILTER (WHERE place <= " most   \
+    ")) AS n FROM (SELECT share.*, row_number() OVER (ORDER BY priority, runs + i, id) AS place FROM share," \
+    " generate_series(0, " most " - 1) i) p GROUP BY gpu, priority, client, runs, id"                        \
+    " ORDER BY priority, runs, id) s CROSS JOIN LATERAL (SELECT id, together FROM job WHERE state = 0"       \
+    " AND (" GPU ", priority, client) >= (s.gpu, s.priority, s.client)"                                      \
+    " AND (" GPU ", priority, client) <= (s.gpu, s.priority, s.client) AND NOT (" AWAY ")" BY_FLOW           \
+    " LIMIT s.n" lock ") first"
 /* The same for a node that only compiles; and of what is to be cancelled: whoever takes that does so, at home or not. */
-#define FIRST_NEW(limit)                                                                          \
-    "SELECT new.* FROM (SELECT id, together, priority FROM job WHERE state = 0 AND NOT handed_on" \
-    " AND gpu IS NULL AND together IS NULL ORDER BY priority, id" limit ") new"
-#define FIRST_CANCELLED(limit)                                                                         \
-    "SELECT ended.* FROM (SELECT id, NULL, priority FROM job WHERE state = 0 AND cancel > 0 ORDER BY " \
+#define FIRST_NEW(limit)                                                                                \
+    "SELECT new.* FROM (SELECT id, together FROM job WHERE state = 0 AND NOT handed_on AND gpu IS NULL" \
+    " AND together IS NULL ORDER BY priority, id" limit ") new"
+#define FIRST_CANCELLED(limit)                                                                           \
+    "SELECT ended.* FROM (SELECT id, NULL AS together FROM job WHERE state = 0 AND cancel > 0 ORDER BY " \
     "id" limit ") ended"
 /* which: rows of job that are locked. */
 #define CLAIM(which, attempts)                                                          \
@@ -67,9 +79,7 @@
     " UPDATE job SET state = 1, node = $1, claim = claim + 1, attempts = 1 + " attempts \
     " FROM chosen WHERE job.id = chosen.id AND EXISTS (SELECT FROM lease) AND " AT_HOME \
     " RETURNING job.id, job.claim, job.attempts, job.handed_on, job.cancel"
-#define NEXT(first)                                                                                        \
-    "SELECT id, together FROM (" first " UNION ALL " FIRST_CANCELLED(MOST) ") waits ORDER BY priority, id" \
-                                                                           " LIMIT $3"
+#define NEXT(first) "SELECT * FROM (" FIRST_CANCELLED(MOST) " UNION ALL " first ") waits LIMIT $3"
 
 #define NODE_KEPT_MS "86400000" /* after its lease has ended */
 
@@ -265,7 +275,7 @@ int
 pg_claim_next(struct store_backend *b, const struct store_lease *l, const struct store_wants *wants,
               size_t most, struct store_claim *out, size_t *n, struct error *err)
 {
-    static const char any[] = "WITH RECURSIVE " NAMES ", " CLAIM(NEXT(FIRST("$4", MOST)), "attempts");
+    static const char any[] = "WITH RECURSIVE " FLOWS("$4") ", " CLAIM(NEXT(FIRST("$3", LOCKED)), "attempts");
     static const char new[] = "WITH " CLAIM(NEXT(FIRST_NEW(MOST)), "attempts");
     struct pgsql *p = pgsql_of(b);
     AUTO_RESULT PGresult *rows = NULL;
@@ -288,13 +298,12 @@ pg_waits(struct store_reader *r, const struct store_lease *l, const struct store
 {
     AUTO_RESULT PGresult *row = NULL;
     const struct sql_value values[] = { sql_text(l->node), sql_int(l->epoch), sql_text(wants->gpu) };
-    int rc =
-        pg_read(r, "look for what waits",
-                wants->is_compiler
-                    ? "SELECT FROM (" FIRST_NEW(ONE) " UNION ALL " FIRST_CANCELLED(ONE) ") waits LIMIT 1"
-                    : "WITH RECURSIVE " NAMES
-                      " SELECT FROM (" FIRST("$3", ONE) " UNION ALL " FIRST_CANCELLED(ONE) ") waits LIMIT 1",
-                values, wants->is_compiler ? 0 : 3, &row, err);
+    int rc = pg_read(r, "look for what waits",
+                     wants->is_compiler
+                         ? "SELECT FROM (" FIRST_NEW(ONE) " UNION ALL " FIRST_CANCELLED(ONE) ") waits LIMIT 1"
+                         : "WITH RECURSIVE " FLOWS("$3") " SELECT FROM (" FIRST_CANCELLED(
+                               ONE) " UNION ALL " FIRST("1", "") ") waits LIMIT 1",
+                     values, wants->is_compiler ? 0 : 3, &row, err);
 
     *out = rc == 0 && PQntuples(row) == 1;
     return rc;

@@ -358,6 +358,18 @@ static const char version_removals[] =
     "CREATE TRIGGER submission_removed AFTER DELETE ON submission REFERENCING OLD TABLE AS gone"
     "  FOR EACH STATEMENT EXECUTE FUNCTION count_removed();";
 
+/*
+ * Whose it is, for claims (claims.c). What a node of the version before adds is nobody's, and it sorts what waits when it
+ * claims.
+ */
+static const char version_shares[] =
+    "ALTER TABLE job ADD COLUMN IF NOT EXISTS client text COLLATE \"C\" NOT NULL DEFAULT '';"
+    "DROP INDEX IF EXISTS job_waits, job_gpu;";
+static const char *const shares_indices[] = {
+    "job_flow ON job (coalesce(gpu, ''), priority, client, id) WHERE state = 0",
+    "job_client ON job (client, state)", NULL
+};
+
 static const struct pg_step steps_known[] = { { .sql = version_1 },
                                               { .sql = version_nodes },
                                               { .sql = version_orders },
@@ -367,7 +379,8 @@ static const struct pg_step steps_known[] = { { .sql = version_1 },
                                               { .sql = version_causes },
                                               { .sql = version_roles },
                                               { .sql = "", .indices = waiting_indices },
-                                              { .sql = version_removals } };
+                                              { .sql = version_removals },
+                                              { version_shares, NULL, shares_indices } };
 
 const struct pg_step *
 pg_schema_steps(size_t *n)
