@@ -18,6 +18,7 @@ struct client {
     struct fair_share cpu, device;
     struct usage usage;
     int64_t submissions, registrations; /* that are not finished */
+    int64_t noted;                      /* that wait on all nodes; 0: not known */
     char name[];                        /* "": the operator */
 };
 
@@ -103,6 +104,20 @@ clients_quota(const struct clients *cs, const char *name)
     return quotas_find(&cs->quotas, name);
 }
 
+void
+clients_note(struct clients *cs, const char *name, int64_t waiting, double device_s)
+{
+    struct client *c = clients_get(cs, name);
+    int64_t now_ms = clock_wall_ms();
+
+    if (!c)
+        return;
+    c->noted = waiting;
+    double more_s = device_s - (usage_is_of_today(&c->usage, now_ms) ? c->usage.gpu_s : 0);
+    if (more_s > 0)
+        usage_add_gpu(&c->usage, more_s, now_ms);
+}
+
 enum quota_limit
 clients_admit(struct clients *cs, const char *name, size_t n, int *retry_s)
 {
@@ -111,7 +126,9 @@ clients_admit(struct clients *cs, const char *name, size_t n, int *retry_s)
     *retry_s = 0;
     if (!c)
         return QUOTA_OK;
-    c->usage.waiting = c->submissions + c->registrations - c->usage.running;
+    int64_t here = c->submissions + c->registrations - c->usage.running;
+    c->usage.waiting = here > c->noted ? here : c->noted;
+    c->noted = 0;
     return quota_admit(clients_quota(cs, name), &c->usage, n, clock_monotonic_ns(), clock_wall_ms(), retry_s);
 }
 

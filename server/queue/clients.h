@@ -30,6 +30,8 @@ struct client *clients_get(struct clients *cs, const char *name);
 const char *client_name(const struct client *c); /* view; NULL: the operator's */
 /* View: see quotas_find(). */
 const struct quota *clients_quota(const struct clients *cs, const char *name);
+/* Of a client with a quota, what all nodes have waiting, and seconds of devices of today; the former for the next call. */
+void clients_note(struct clients *cs, const char *name, int64_t waiting, double device_s);
 /* Whether n more submissions or registrations are within the client's quota: quota_admit(). */
 enum quota_limit clients_admit(struct clients *cs, const char *name, size_t n, int *retry_s);
 

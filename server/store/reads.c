@@ -389,6 +389,30 @@ reader_each_usage(struct store_reader *r, int64_t since_ms, store_usage_cb *usag
                         SQL_VALUES(sql_text(first)), give_usage, CALL(usage_cb, arg), NULL, err);
 }
 
+static int
+take_usage(struct sql_row *row, void *out, struct error *err)
+{
+    *(struct store_usage *)out = (struct store_usage){ row_int(row, 0), row_int(row, 1) };
+    return row->is_short ? no_memory(err) : 0;
+}
+
+int
+reader_get_usage(struct store_reader *r, const char *client, int64_t since_ms, struct store_usage *out,
+                 struct error *err)
+{
+    struct sql_query q = { .n = 0 };
+    char scope[STORE_SCOPE_SIZE];
+
+    store_scope(client, scope);
+    sql_add(&q,
+            "SELECT (SELECT count(*) %s), coalesce(sum(device_ms), 0) FROM trend"
+            " WHERE span_s = %d AND scope = $2 AND start_s >= $3",
+            dialect_of(r)->queued, STORE_TREND_QUARTER_S);
+    return look_up(r, "client", client, q.sql,
+                   SQL_VALUES(sql_text(client), sql_text(scope), sql_int(since_ms / 1000)), take_usage, out,
+                   err);
+}
+
 /* --- pages of submissions --- */
 
 static void

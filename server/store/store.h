@@ -396,6 +396,12 @@ int reader_find_cached(struct store_reader *r, const char *cache_key, struct sub
 typedef void store_usage_cb(void *arg, const char *client, int64_t device_ms);
 int reader_each_usage(struct store_reader *r, int64_t since_ms, store_usage_cb *usage_cb, void *arg,
                       struct error *err);
+/* What one client has queued, and milliseconds of devices of what was judged since that time, of day, on all nodes. */
+struct store_usage {
+    int64_t queued, device_ms;
+};
+int reader_get_usage(struct store_reader *r, const char *client, int64_t since_ms, struct store_usage *out,
+                     struct error *err);
 
 struct submission_filter {
     int state;           /* -1: any */

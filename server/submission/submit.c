@@ -8,6 +8,7 @@
 #include "common/hash.h"
 #include "common/ids.h"
 #include "common/log.h"
+#include "server/queue/clients.h"
 #include "server/queue/scheduler.h"
 #include "server/store/store.h"
 #include "server/submission/admission.h"
@@ -30,6 +31,8 @@
  * How candidates come in: a request is read, held against the queue's bound and the client's quota, its task is found
  * or registered, and what it asks for is stored. It is acknowledged once that is durable, and only then does it queue.
  */
+
+#define DAY_MS (86400 * INT64_C(1000))
 
 struct ticket {
     char id[ID_SIZE], source_hash[HASH_TEXT_SIZE], content[HASH_TEXT_SIZE];
@@ -57,6 +60,8 @@ struct intake {
     struct task_look look;     /* for the task by its name, before the rest is read, or for the inline one */
     enum funnel_refusal found; /* of the former */
     bool has_gpu;              /* a node that lives, or none was asked for */
+    bool has_usage;            /* of its client on all nodes, against a quota */
+    struct store_usage usage;
     struct json_fault found_fault;
 };
 
@@ -270,6 +275,9 @@ admit(struct intake *in, struct funnel_answer *a)
 {
     bool registers = in->request.is_inline && !in->look.is_known;
 
+    if (in->has_usage)
+        clients_note(in->funnel->clients, in->request.client, in->usage.queued,
+                     (double)in->usage.device_ms / 1000);
     return admission_check_quota(in->funnel, in->request.client, in->request.n + registers, a);
 }
 
@@ -365,16 +373,20 @@ node_cb(void *arg, const struct node_row *row)
 }
 
 static void
-look_for_gpu_cb(void *arg, struct store_reader *r)
+look_at_nodes_cb(void *arg, struct store_reader *r)
 {
     struct intake *in = arg;
+    int64_t now_ms = clock_wall_ms();
 
-    if (reader_each_node(r, node_cb, in, NULL) != 0)
+    if (!in->has_gpu && reader_each_node(r, node_cb, in, NULL) != 0)
         in->has_gpu = true; /* not known */
+    if (in->has_usage)      /* not known: what was counted here counts */
+        in->has_usage =
+            reader_get_usage(r, in->request.client, now_ms - now_ms % DAY_MS, &in->usage, NULL) == 0;
 }
 
 static void
-gpu_looked_for_cb(void *arg)
+nodes_looked_at_cb(void *arg)
 {
     struct intake *in = arg;
     struct funnel *f = in->funnel;
@@ -383,18 +395,30 @@ gpu_looked_for_cb(void *arg)
     pending_end_write(f->pending);
 }
 
+/* Its client has a quota of what other nodes may know more of. */
+static bool
+must_sum_up(const struct intake *in)
+{
+    const struct quota *q = clients_quota(in->funnel->clients, in->request.client);
+
+    return in->request.client && *in->request.client && (q->queued > 0 || q->gpu_s > 0);
+}
+
 /* It was read. A node that has just gone may come back with the GPU that is asked for: where none has it, its maker is told. */
 static void
 go_on(struct intake *in)
 {
     struct funnel *f = in->funnel;
 
-    in->has_gpu = !in->request.gpu || store_lease_ms(f->store) == STORE_LEASE_ENDLESS;
-    if (in->answer.refusal == FUNNEL_OK && !in->has_gpu) {
+    bool is_alone = store_lease_ms(f->store) == STORE_LEASE_ENDLESS;
+    in->has_gpu = !in->request.gpu || is_alone;
+    in->has_usage = !is_alone && must_sum_up(in);
+    if (in->answer.refusal == FUNNEL_OK && (!in->has_gpu || in->has_usage)) {
         pending_begin_write(f->pending);
-        if (store_read(f->store, look_for_gpu_cb, gpu_looked_for_cb, in, NULL) == 0)
+        if (store_read(f->store, look_at_nodes_cb, nodes_looked_at_cb, in, NULL) == 0)
             return;
         in->has_gpu = true;
+        in->has_usage = false;
         pending_end_write(f->pending);
     }
     look_for_task(in);

@@ -16,7 +16,7 @@ import service
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "server" / "deploy"))
 
-from demo_cluster import Cluster, History, Node, collect, post_all
+from demo_cluster import TASK, Cluster, Database, History, Node, collect, post_all
 
 TAKEOVER_S = 60.0  # the lease is of 15 s, and a loaded machine adds its own; the demo tells the figure
 
@@ -153,6 +153,38 @@ def test_a_paused_node_answers_and_others_judge(cluster: Cluster) -> None:
         assert b"taken up from the store" not in front.log.read_bytes()
     finally:
         front.stop()
+
+
+def test_a_quota_counts_what_a_client_has_on_all_nodes() -> None:
+    """What waits, and seconds of devices, on a node that neither accepted nor judged any of it."""
+    with service.directory() as directory:
+        database = Database(directory / "database")
+        nodes: dict[str, Node] = {}
+
+        def start(name: str, paused: str) -> Node:
+            flags = [f"--paused={paused}", "--quotas=waits:queued=3 uses:gpu_s=1"]
+            nodes[name] = Node(name, directory, database.url, flags)
+            return nodes[name]
+
+        def refused(node: Node, client: str) -> object:
+            body = {"task": "scripted", "candidate": candidate(client), "client": client}
+            return node.call("POST", "/v1/submissions", body)[1].get("code")
+
+        try:
+            judge, front = start("judge", "false"), start("front", "true")
+            judge.call("POST", "/v1/tasks", TASK)
+            one = post(judge, "/v1/submissions", candidate=candidate("one", "full=sleep:1.1,pass"), client="uses")
+            assert judge.call("GET", f"/v1/submissions/{one['id']}?wait=60")[1]["class"] == "ok"
+            assert refused(front, "uses") == "quota_gpu_seconds"
+            judge.stop()
+            items = [{"candidate": candidate(str(number))} for number in range(3)]
+            post(front, "/v1/groups", candidates=items, client="waits")
+            other = start("other", "true")
+            assert (refused(other, "waits"), refused(other, "else")) == ("quota_queued", None)
+        finally:
+            for node in nodes.values():
+                node.stop()
+            database.stop()
 
 
 def test_what_a_node_cannot_write_is_judged_by_another(cluster: Cluster) -> None:

@@ -90,7 +90,7 @@ def use(node: Node) -> None:
     body = {"task": "scripted", "candidates": items, "time_top_k": 2}
     group = str(client.call("POST", "/v1/groups", body, {"Idempotency-Key": "one"}).json()["id"])
     document = client.wait(group, 60, "groups")
-    client.wait(client.submit({"task": "scripted", "candidate": "# script: ast=fail:syntax\n"}), 60)
+    client.wait(client.submit({"task": "scripted", "candidate": "# script: ast=fail:syntax\n", "client": "c1"}), 60)
     hangs = client.submit({"task": "scripted", "candidate": "# script: compile=hang\n"})
     assert client.call("DELETE", f"/v1/submissions/{hangs}").status == 200
     one = document["items"][0]["id"]
@@ -111,7 +111,8 @@ def test_no_statement_reads_a_large_table_from_end_to_end() -> None:
             assert waiting[0] == 202, waiting
             first.stop()
             database.ask(FILL)
-            node = Node("a", directory, database.url, ["--retention-days=7", "--retention-log-days=1"])
+            flags = ["--retention-days=7", "--retention-log-days=1", "--quotas=c1:queued=9999"]
+            node = Node("a", directory, database.url, flags)
             try:
                 assert node.call("GET", f"/v1/submissions/{waiting[1]['id']}?wait=60")[1]["class"] == "ok"
                 use(node)
@@ -134,6 +135,7 @@ def test_no_statement_reads_a_large_table_from_end_to_end() -> None:
         assert len(named) == 2, sorted(ours)
         for plan in named:
             assert plan.count("using job_flow") >= 3 and "using job_client" in plan, plan
+        assert any("FROM job WHERE client = $1" in query and "using job_client" in ours[query] for query in ours)
         for text, index in (("NOT handed_on", "job_new"), ("AND handed_on", "job_handed")):
             found_by = [plan for query, plan in ours.items() if text in query and query.startswith("SELECT")]
             assert len(found_by) == 1 and f"using {index}" in found_by[0], found_by

@@ -44,6 +44,26 @@ a_client_runs_no_more_at_a_time_than_its_quota_says(void **state)
     clients_free(cs);
 }
 
+/* For the next call alone: what is noted grows old. */
+static void
+what_other_nodes_know_of_a_client_counts(void **state)
+{
+    struct clients *cs = clients_new();
+    int retry_s;
+
+    (void)state;
+    clients_configure(cs, "alice:queued=2,gpu_s=9");
+    clients_note(cs, "alice", 2, 3);
+    assert_int_equal(clients_admit(cs, "alice", 1, &retry_s), QUOTA_QUEUED);
+    assert_int_equal(clients_admit(cs, "alice", 1, &retry_s), QUOTA_OK);
+    client_used_device(clients_get(cs, "alice"), 5);
+    clients_note(cs, "alice", 0, 8); /* the same seconds, which the store knows by now */
+    assert_int_equal(clients_admit(cs, "alice", 1, &retry_s), QUOTA_OK);
+    clients_note(cs, "alice", 0, 9);
+    assert_int_equal(clients_admit(cs, "alice", 1, &retry_s), QUOTA_GPU);
+    clients_free(cs);
+}
+
 /* What runs does not wait: only the rest counts against `queued`. */
 static void
 what_waits_is_what_was_accepted_and_does_not_run(void **state)
@@ -109,6 +129,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_name_leads_to_one_record_and_no_name_to_the_operators),
         cmocka_unit_test(a_client_runs_no_more_at_a_time_than_its_quota_says),
+        cmocka_unit_test(what_other_nodes_know_of_a_client_counts),
         cmocka_unit_test(what_waits_is_what_was_accepted_and_does_not_run),
         cmocka_unit_test(quotas_that_cannot_be_read_leave_those_before),
         cmocka_unit_test(records_of_clients_with_nothing_here_go_and_the_others_stay),

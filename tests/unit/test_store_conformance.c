@@ -1493,6 +1493,46 @@ what_waits_is_claimed_by_urgency_then_by_age(void **state)
 }
 
 static void
+what_a_client_has_queued_and_used_is_summed_up(void **state)
+{
+    struct rig *r = *state;
+    struct submission_row rows[4];
+    struct store_usage u;
+    struct outcome o = { 0 };
+    const int64_t midnight_ms = 86400000;
+
+    for (int i = 0; i < 4; i++) {
+        rows[i] = rig_row();
+        rows[i].client = (char *)(i < 3 ? "one" : "other");
+        assert_int_equal(rig_add(r, &rows[i], "x"), 0);
+    }
+    assert_int_equal(reader_get_usage(store_reader(r->store), "one", midnight_ms, &u, &r->err), 0);
+    assert_int_equal(u.queued, 3);
+    assert_int_equal(u.device_ms, 0);
+    for (int i = 1; i < 4; i++) {
+        struct store_claim c;
+        assert_int_equal(claim(r, store_lease(r->store), rows[i].id, &c), 0);
+        if (i == 1)
+            continue;
+        rows[i].claim = c.number;
+        rows[i].state = SUBMISSION_DONE;
+        rows[i].stage = (char *)"full";
+        rows[i].class_ = (char *)"ok";
+        rows[i].verdict = (char *)"{\"class\":\"ok\"}";
+        rows[i].finished_ms = midnight_ms + 5;
+        rows[i].device_ms = 700;
+        assert_int_equal(store_finish(r->store, &rows[i], NULL, 0, rig_done, &o, &r->err), 0);
+        rig_wait(r);
+        assert_int_equal(o.code, 0);
+    }
+    assert_int_equal(reader_get_usage(store_reader(r->store), "one", midnight_ms, &u, &r->err), 0);
+    assert_int_equal(u.queued, 1);
+    assert_int_equal(u.device_ms, 700);
+    assert_int_equal(reader_get_usage(store_reader(r->store), "one", 2 * midnight_ms, &u, &r->err), 0);
+    assert_int_equal(u.device_ms, 0);
+}
+
+static void
 what_has_ended_or_was_cancelled_is_never_claimed(void **state)
 {
     struct rig *r = *state;
@@ -1880,6 +1920,7 @@ main(void)
         RIGGED(a_claim_gives_a_submission_to_one_node_only),
         RIGGED(two_claims_under_way_at_once_have_one_winner),
         RIGGED(what_waits_is_claimed_by_urgency_then_by_age),
+        RIGGED(what_a_client_has_queued_and_used_is_summed_up),
         RIGGED(what_has_ended_or_was_cancelled_is_never_claimed),
         RIGGED(what_is_claimed_again_by_its_holder_has_the_attempts_that_its_release_said),
         RIGGED(a_release_gives_it_back_with_the_attempts_that_it_says),

@@ -25,6 +25,7 @@ static const struct sql_dialect dialect = {
     .live_state = "j.state",
     .has_nodes = true,
     .unfinished = "FROM job j JOIN submission s ON s.id = j.id ORDER BY s.id",
+    .queued = "FROM job WHERE client = $1 AND state = 0",
     .is_unfinished = "SELECT EXISTS (SELECT 1 FROM job WHERE id = $1) OR EXISTS"
                      " (SELECT 1 FROM submission JOIN job USING (id) WHERE group_id = $1)",
     .count = "SELECT what, sum(n) FROM tally GROUP BY what UNION ALL"

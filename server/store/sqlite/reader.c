@@ -80,6 +80,7 @@ static const struct sql_dialect dialect = {
     .group_columns = "id, task_id, request, size, created_ms, NULL",
     .live_state = "s.state",
     .unfinished = "FROM submission INDEXED BY submission_state WHERE state IN (0, 1) ORDER BY id",
+    .queued = "FROM submission INDEXED BY submission_state WHERE client = $1 AND state = 0",
     .is_unfinished = "SELECT EXISTS (SELECT 1 FROM submission WHERE id = $1 AND state IN (0, 1))"
                      " OR EXISTS (SELECT 1 FROM submission INDEXED BY submission_group_index"
                      " WHERE group_id = $1 AND state IN (0, 1))",
