@@ -1,8 +1,8 @@
 """make kernelbench DIR=checkout: is every problem of KernelBench accepted as it is?
 
 Registers each problem of levels 1 to 3 from its unchanged file, then judges its reference as its own
-candidate under the `kernelbench` policy. Prints what was refused and why, and a table by level. The checkout
-is only read.
+candidate under the `kernelbench` policy; with --copied behind a kernel that copies its answer, under `strict` with
+`foreign: any`. Prints what was refused and why, and a table by level. The checkout is only read.
 """
 
 from __future__ import annotations
@@ -25,6 +25,26 @@ sys.path.insert(0, str(ROOT / "tests"))
 from daemon import Daemon, DaemonError, running_daemon  # noqa: E402
 
 ACCEPTED, REFUSED, FAILED, NOT_RUN = "accepted", "refused", "failed", "not run"
+COPIED = """
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def copy_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + at, tl.load(x_ptr + at, mask=at < n), mask=at < n)
+
+
+class ModelNew(Model):
+    def forward(self, *inputs):
+        x = super().forward(*inputs).contiguous()
+        y = torch.empty_like(x)
+        copy_kernel[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
+        return y
+"""
+"""Stands after a problem's source."""
 
 
 class BenchError(Exception):
@@ -96,6 +116,7 @@ class Run:
     def __init__(self, daemon: Daemon, arguments: argparse.Namespace) -> None:
         self.daemon = daemon
         self.until = str(arguments.until)
+        self.copied = bool(arguments.copied)
         self.limit_s = float(arguments.task_limit_s)
         self.deadline = time.monotonic() + float(arguments.limit_s)
         self.out = arguments.out / "kernelbench.jsonl"
@@ -129,6 +150,9 @@ class Run:
             return self._result(problem, REFUSED, None, why_refused(error), time.monotonic() - started, 0.0)
         registered = time.monotonic()
         submission = {"task": task, "candidate": source, "entry_point": "Model", "policy": "kernelbench"}
+        if self.copied:
+            submission |= {"candidate": source + COPIED, "entry_point": "ModelNew"}
+            submission["policy"] = {"name": "strict", "foreign": "any"}
         submission["cache"] = False
         if self.until != "timing":
             submission["until"] = self.until
@@ -201,6 +225,7 @@ def arguments_of() -> argparse.Namespace:
     parser.add_argument("--levels", default="1,2,3")
     parser.add_argument("--only", default="", help="problems such as 1/19,2/3")
     parser.add_argument("--until", default="full", choices=("tiny", "full", "timing"))
+    parser.add_argument("--copied", action="store_true", help="under strict, behind a kernel that copies the answer")
     parser.add_argument("--side-by-side", type=int, default=4, help="problems in flight")
     parser.add_argument("--task-limit-s", type=float, default=300.0, help="for registration, and again for judging")
     parser.add_argument("--limit-s", type=float, default=86400.0, help="all of it; what is left then is not run")
