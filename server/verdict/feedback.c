@@ -226,7 +226,7 @@ static const struct {
     { CLASS_IMPORT, "has no attribute", "Use a name that is there." },
     { CLASS_COMPILE, "no kernel of the candidate's was compiled", "Launch a kernel from forward." },
     { CLASS_COMPILE, "too many or too large", "Give triton.autotune fewer configurations." },
-    { CLASS_COMPILE, "has no attribute",
+    { CLASS_COMPILE, "module 'triton.language",
       "triton.language has no such function: compose it of those it has (tl.exp, tl.maximum, tl.where, "
       "tl.sum), or take it from triton.language.extra.libdevice." },
     { CLASS_COMPILE, "power of 2",
