@@ -53,7 +53,7 @@ export function group(root, params, go, id) {
     const left = [waiting && count(waiting) + " waiting", underWay && count(underWay) + " under way, or waiting for a device"].filter(Boolean).join(", ");
     draw(g, () => [
       el("div", { class: "row" }, el("h1", { text: "Group for " + (first.task_name || "a task") }), el("span", { class: "pill " + (g.state === "done" ? "good" : "busy"), text: g.state })),
-      el("p", { class: "dim small" }, g.id, ", ", labels(g), left ? ": " + left : ""),
+      el("p", { class: "dim small" }, g.id, g.metadata && g.metadata.run ? [", run ", labels(g)] : null, left ? ": " + left : ""),
       el("div", { class: "tiles" }, tile(isOver ? g.items.length : `${done.length} / ${g.items.length}`, isOver ? "candidates" : "candidates done"), tile(percent(correct.length, done.length), isOver ? "correct" : "correct so far"),
         tile(rewards.length ? fixed(Math.max(...rewards)) : "–", isOver ? "best reward" : "best reward so far"), tile(speed(best && best.components.speedup), isOver ? "best speed-up" : "best speed-up so far"),
         tile(count(done.filter((item) => item.class === "hack" || item.class === "policy").length), "hack or policy")),

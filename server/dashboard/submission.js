@@ -99,11 +99,11 @@ function repeat(item, source) {
   return [el("pre", { class: "command", tabindex: "0", "aria-label": "Command to repeat it", "data-key": "command", text: command }), el("p", { class: "row" }, copy, said)];
 }
 
-function clocks(item) {
+export function clocks(item) {
   const gpu = item.timing && item.timing.gpu;
   if (!gpu) return null;
   const names = { sm_mhz: "clock, MHz", mem_mhz: "memory clock, MHz", temp_c: "temperature, °C", power_w: "power, W" };
-  const rows = Object.entries(names).filter(([key]) => Array.isArray(gpu[key])).map(([key, name]) => [name, gpu[key].map((x) => plain(x)).join(" to ")]);
+  const rows = Object.entries(names).filter(([key]) => Array.isArray(gpu[key])).map(([key, name]) => [name, [...new Set(gpu[key])].map(plain).join(" to ")]);
   return facts([...rows, ["blocks", gpu.blocks], ["blocks void", gpu.void], ["blocks in the background of others", gpu.background], ["blocks throttled", gpu.throttled]]);
 }
 

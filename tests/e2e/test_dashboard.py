@@ -273,6 +273,15 @@ def test_waiting_and_devices_are_drawn_over_time(scene: Scene, window: Browser) 
     assert "Mean wait of a verdict in queues" in text and "250 ms" in text and "devices 0.5" in text
 
 
+def test_clocks_that_did_not_change_are_told_once(scene: Scene, window: Browser) -> None:
+    show(window, scene.url, "#/?window=24h", "verdicts a minute")
+    drawn = """
+    return import('/submission.js').then((m) =>
+      m.clocks({timing: {gpu: {sm_mhz: [1980, 1980], temp_c: [37, 38]}}}).textContent);
+    """
+    assert window.script(drawn) == "clock, MHz1980temperature, °C37 to 38"
+
+
 def test_a_group_has_no_places_before_all_are_done(scene: Scene, window: Browser) -> None:
     show(window, scene.url, "#/groups", "3 / 3")
     drawn = """
@@ -288,7 +297,7 @@ def test_a_group_has_no_places_before_all_are_done(scene: Scene, window: Browser
       return root.textContent; });
     """
     text = window.script(drawn)
-    assert "2 / 4candidates done" in text and "50%correct so far" in text and "r, step 4" in text
+    assert "2 / 4candidates done" in text and "50%correct so far" in text and "g, run r, step 4" in text
     assert "1 waiting, 1 under way" in text and "as they were sent" in text and "\u2013#0ok" in text
 
 
