@@ -407,7 +407,7 @@ reader_get_usage(struct store_reader *r, const char *client, int64_t since_ms, s
     sql_add(&q,
             "SELECT (SELECT count(*) %s), coalesce(sum(device_ms), 0) FROM trend"
             " WHERE span_s = %d AND scope = $2 AND start_s >= $3",
-            dialect_of(r)->queued, STORE_TREND_QUARTER_S);
+            dialect_of(r)->queued, STORE_TREND_LONG_S);
     return look_up(r, "client", client, q.sql,
                    SQL_VALUES(sql_text(client), sql_text(scope), sql_int(since_ms / 1000)), take_usage, out,
                    err);

@@ -396,7 +396,7 @@ int reader_find_cached(struct store_reader *r, const char *cache_key, struct sub
 typedef void store_usage_cb(void *arg, const char *client, int64_t device_ms);
 int reader_each_usage(struct store_reader *r, int64_t since_ms, store_usage_cb *usage_cb, void *arg,
                       struct error *err);
-/* What one client has queued, and milliseconds of devices of what was judged since that time, of day, on all nodes. */
+/* What one client has queued, and milliseconds of devices of what has ended since that midnight (UTC), on all nodes. */
 struct store_usage {
     int64_t queued, device_ms;
 };
