@@ -107,14 +107,16 @@ class Referee:
             if not self._channel.wait(0):
                 continue
             try:
-                message = self._channel.receive()
-            except ChannelClosed:
+                self._serve(self._channel.receive())
+            except ChannelClosed:  # the daemon ends, maybe before it was answered
                 return
-            try:
-                self._ops[message.text("op")](message)
-            finally:
-                message.close()
-                self._hold_references()
+
+    def _serve(self, message: Message) -> None:
+        try:
+            self._ops[message.text("op")](message)
+        finally:
+            message.close()
+            self._hold_references()
 
     # --- children ---
 

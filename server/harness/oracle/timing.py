@@ -68,7 +68,7 @@ HOST_NS: Final = 3_000
 a share, and what the start of a graph takes."""
 LONG_NS: Final = 1_000_000
 """What a bell takes that is held against the host's clock, at least: its calls are made again and again."""
-HOST_TRIES: Final = 5
+HOST_TRIES: Final = 10
 VOID_MOST: Final = 8
 VOID_PAUSE_S: Final = 0.3
 """A process that was killed may take a second to be gone from the GPU."""
