@@ -150,12 +150,13 @@ def settings_given(method: str, sizes: Sizes, directory: Path, is_tiny: bool) ->
 
 
 class Steps:
-    """Writes a line for each step: when it ended, its tokens, and what was spent waiting by then."""
+    """Writes a line for each step: when it ended, its tokens, and what was spent waiting and sampling by then."""
 
-    def __init__(self, path: Path, tokens: int) -> None:
-        self._path, self._tokens = path, tokens
+    def __init__(self, path: Path, tokens: int, answer_tokens: int) -> None:
+        """Of each step: tokens of prompts and answers, and of the answers that it samples (0: none)."""
+        self._path, self._tokens, self._answer_tokens = path, tokens, answer_tokens
 
-    def add(self, waited_s: float) -> None:
+    def add(self, waited_s: float, sampled_s: float = 0.0) -> None:
         import torch
 
         if torch.cuda.is_available():
@@ -164,6 +165,7 @@ class Steps:
         else:
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         row = {"at": time.monotonic(), "tokens": self._tokens, "waited_s": waited_s, "peak_bytes": peak}
+        row |= {"sampled_s": sampled_s, "answer_tokens": self._answer_tokens}
         with self._path.open("a") as file:
             file.write(json.dumps(row) + "\n")
 
@@ -172,14 +174,15 @@ def ours(method: str, settings: Any, workdir: Path, request: Json, steps: Steps)
     """The product's own training, told of each step by what it writes to metrics.jsonl."""
     from finetune import policy, runs, supervised
 
-    waited = 0.0
+    waited = sampled = 0.0
     inner = runs.Metrics.add
 
     def add(self: Any, row: Json) -> None:
-        nonlocal waited
+        nonlocal waited, sampled
         inner(self, row)
         waited += float(row.get("wait_s") or 0)
-        steps.add(waited)
+        sampled += float(row.get("sampling_s") or 0)
+        steps.add(waited, sampled)
 
     runs.Metrics.add = add  # type: ignore[method-assign]
     train = policy.train if method in ("reinforce", "grpo") else supervised.train
@@ -248,6 +251,7 @@ def plain_reinforce(settings: Any, request: Json, steps: Steps) -> None:
     from finetune.judge import Judge, tasks_of
 
     model, tokenizer, _ = models.prepare(settings, lambda text: None)
+    sampled_s = 0.0
     where = "cuda" if torch.cuda.is_available() else "cpu"
     model.to(where)
     half = torch.autocast(where, torch.bfloat16, enabled=where == "cuda")
@@ -259,12 +263,15 @@ def plain_reinforce(settings: Any, request: Json, steps: Steps) -> None:
         prompts = [chat_prompt(tokenizer, task.prompt) for task in chosen for _ in range(settings.samples)]
         given = torch.tensor(prompts, device=where)
         model.eval()
+        began = time.monotonic()
         with torch.no_grad(), half:
             out = model.generate(
                 input_ids=given, attention_mask=torch.ones_like(given), do_sample=True, top_k=0, top_p=1.0,
                 temperature=settings.temperature, max_new_tokens=settings.answer_tokens,
                 pad_token_id=tokenizer.pad_token_id, eos_token_id=tokenizer.eos_token_id,
             )  # fmt: skip
+        out.tolist()  # waits for the GPU
+        sampled_s += time.monotonic() - began
         texts = tokenizer.batch_decode(out[:, given.shape[1] :], skip_special_tokens=True)
         n = settings.samples
         groups = [(task, texts[i * n : (i + 1) * n]) for i, task in enumerate(chosen)]
@@ -285,7 +292,7 @@ def plain_reinforce(settings: Any, request: Json, steps: Steps) -> None:
         torch.nn.utils.clip_grad_norm_(model.parameters(), settings.gradient_norm)
         optimizer.step()
         optimizer.zero_grad()
-        steps.add(judge.waited_s)
+        steps.add(judge.waited_s, sampled_s)
 
 
 def plain_grpo(settings: Any, workdir: Path, request: Json, steps: Steps) -> None:
@@ -344,7 +351,7 @@ def child(job: Json) -> int:
     from finetune.settings import settings_of
 
     method, workdir = job["method"], Path(job["workdir"])
-    steps = Steps(workdir / "steps.jsonl", job["tokens"])
+    steps = Steps(workdir / "steps.jsonl", job["tokens"], job["answer_tokens"])
     try:
         settings = settings_of(method, job["settings"])
         if job["side"] == "ours":
@@ -442,6 +449,13 @@ def figures(path: Path, status: int, said: str) -> Json:
             "step_s": [round(b["at"] - a["at"], 3) for a, b in itertools.pairwise(rows)],
             "waiting": round((rows[-1]["waited_s"] - rows[0]["waited_s"]) / seconds, 4),
         }
+        sampled_s = rows[-1]["sampled_s"] - rows[0]["sampled_s"]
+        if sampled_s > 0:
+            sampled = sum(row["answer_tokens"] for row in rows[1:])
+            found |= {
+                "sampling": round(sampled_s / seconds, 4),
+                "rollout_tokens_per_s": round(sampled / sampled_s, 1),
+            }
     return found
 
 
@@ -474,8 +488,9 @@ def table(rows: Sequence[Json]) -> str:
         return "-" if row is None or row.get(name) is None else form.format(row[name])
 
     lines = [
-        "| method | tokens/s, ours | plain | ratio | peak GiB, ours | plain | waiting for rewards, ours | plain |",
-        "|" + " --- |" * 8,
+        "| method | tokens/s, ours | plain | ratio | peak GiB, ours | plain | waiting for rewards, ours | plain "
+        "| sampled tokens/s, ours | plain |",
+        "|" + " --- |" * 10,
     ]
     for method in METHODS:
         a, b = by.get((method, "ours")), by.get((method, "plain"))
@@ -487,7 +502,8 @@ def table(rows: Sequence[Json]) -> str:
         shares = " | ".join(cell(row, "waiting", "{:.1%}") if waits else "-" for row in (a, b))
         lines.append(
             f"| {method} | {cell(a, 'tokens_per_s', '{:.0f}')} | {cell(b, 'tokens_per_s', '{:.0f}')} | {ratio} "
-            f"| {cell(a, 'peak_gib', '{:.2f}')} | {cell(b, 'peak_gib', '{:.2f}')} | {shares} |"
+            f"| {cell(a, 'peak_gib', '{:.2f}')} | {cell(b, 'peak_gib', '{:.2f}')} | {shares} "
+            f"| {cell(a, 'rollout_tokens_per_s', '{:.0f}')} | {cell(b, 'rollout_tokens_per_s', '{:.0f}')} |"
         )
     return "\n".join(lines)
 
@@ -561,6 +577,7 @@ def measure(given: argparse.Namespace, directory: Path, record: Any) -> None:
                 "settings": settings_given(method, s, directory, given.tiny),
                 "request": {"daemon": url, "tasks": tasks},
                 "tokens": per_step if is_rl else s.batch * s.accumulation * s.length,
+                "answer_tokens": s.tasks_per_step * s.samples * s.answer if is_rl else 0,
             }  # fmt: skip
             left_s = given.limit_s - (time.monotonic() - began)
             # Twice its share of what is left: one that hangs takes nothing from most of the others.

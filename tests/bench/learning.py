@@ -1,7 +1,8 @@
 """make bench-learning: does a model learn to write kernels? Reward after SFT, and after each method behind it.
 
-The tasks are tests/bench/family.py's, the model has random weights, the judge is the real daemon (until `full`: nothing
-is timed, and the interpreter will do), and every step is one of trainer(1)'s own commands. Best-of-N, weighted SFT,
+The tasks are tests/bench/family.py's, the model has random weights, the judge is the real daemon (until `full`, for
+which the interpreter will do; with --timed the reward has the speed in it, and models compute on the CPU, since a GPU
+cannot train and time at once), and every step is one of trainer(1)'s own commands. Best-of-N, weighted SFT,
 REINFORCE and GRPO each begin at SFT's adapter, and have as many answers judged. Held-out tasks are in no training.
 Each seed has its own weights, tasks and draws. Raw data are OUT/learning.jsonl, one object a line; OUT/report is a
 working directory whose report (by `trainer report`) has every curve.
@@ -115,6 +116,8 @@ class Machine:
     python: str
     daemon: Daemon
     environment: dict[str, str]
+    until: str
+    methods: Sequence[str]
 
 
 class Seed:
@@ -190,8 +193,8 @@ class Seed:
     def common(self, model: str) -> list[str]:
         return [
             f"--url={self.machine.daemon.url}", f"--endpoint={self.endpoint}", f"--model={model}", "--temperature=1",
-            f"--max-tokens={ANSWER_TOKENS}", "--policy=strict", "--until=full", "--level=0", "--max-tasks=0",
-            f"--seed={self.number + 1}",
+            f"--max-tokens={ANSWER_TOKENS}", "--policy=strict", f"--until={self.machine.until}", "--level=0",
+            "--max-tasks=0", f"--seed={self.number + 1}",
         ]  # fmt: skip
 
     def evaluate(self, phase: str, model: str, **more: Any) -> None:
@@ -209,9 +212,11 @@ class Seed:
         if not rewards:
             raise BenchError(f"seed {self.number}: {phase}: nothing was judged")
         correct = [float(r["components"].get("correct") or 0) for r in rows]
+        speedups = [float(s) for r in rows if (s := r["components"].get("speedup")) is not None]
         self.record.add(
             kind="evaluation", seed=self.number, phase=phase, answers=len(rewards), reward=statistics.fmean(rewards),
-            correct=statistics.fmean(correct), rewards=rewards, evaluation_s=round(seconds, 2), **more,
+            speedups=speedups, correct=statistics.fmean(correct), rewards=rewards, evaluation_s=round(seconds, 2),
+            **more,
         )  # fmt: skip
         print(
             f"  seed {self.number} {phase:<10} mean reward {statistics.fmean(rewards):.3f}, "
@@ -293,8 +298,8 @@ class Seed:
             f"--adapter={adapter}", f"--tasks={self.directory / 'tasks.jsonl'}", f"--url={self.machine.daemon.url}",
             f"--epochs={s.rounds}", f"--tasks-per-step={s.tasks_per_step}", f"--samples={s.samples}",
             f"--batch={s.tasks_per_step * s.samples}", f"--learning-rate={s.reinforce_rate}", "--temperature=1",
-            f"--answer-tokens={ANSWER_TOKENS}", "--reward=staged", "--until=full", "--policy=strict", "--level=0",
-            "--max-tasks=0", "--constant-steps=1000000", f"--final={method}_final",
+            f"--answer-tokens={ANSWER_TOKENS}", "--reward=staged", f"--until={self.machine.until}", "--policy=strict",
+            "--level=0", "--max-tasks=0", "--constant-steps=1000000", f"--final={method}_final",
         )  # fmt: skip
         status = self.trainer(method, *options, soft_s=soft_s)
         steps = self.metrics(method)
@@ -323,7 +328,7 @@ class Seed:
             with self.serving():
                 self.evaluate("base", "base")
                 adapter = self.sft()
-                for method in PHASES[2:]:
+                for method in self.machine.methods:
                     try:
                         (self.in_rounds if method in ("bestofn", "weighted") else self.by_gradient)(method, adapter)
                     except Exception as error:
@@ -423,6 +428,8 @@ def arguments_of() -> argparse.Namespace:
     )
     parser.add_argument("--parallel", type=int, default=1, help="seeds side by side")
     parser.add_argument("--tiny", action="store_true", help="the smallest sizes, which learn nothing")
+    parser.add_argument("--methods", default=",".join(PHASES[2:]))
+    parser.add_argument("--timed", action="store_true", help="judge until `timing`; models compute on the CPU")
     parser.add_argument("--device", default="auto", help="of the daemon: where kernels run")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "bench" / "learning")
     for name, value in asdict(Sizes()).items():
@@ -433,6 +440,9 @@ def arguments_of() -> argparse.Namespace:
         **{name: value for name in asdict(Sizes()) if (value := getattr(given, name)) is not None},
     )
     given.seeds = [int(n) for n in (given.seeds or ("0" if given.tiny else "0,1,2")).split(",")]
+    given.methods = given.methods.split(",")
+    if unknown := set(given.methods) - set(PHASES[2:]):
+        parser.error(f"--methods: there is no {', '.join(sorted(unknown))}")
     if len(given.seeds) - 1 > max(T95):
         parser.error(f"--seeds: at most {max(T95) + 1}")
     return given
@@ -440,7 +450,7 @@ def arguments_of() -> argparse.Namespace:
 
 def environment_of(programs: Path) -> dict[str, str]:
     """Each process computes with one thread: the model is small, and the daemon needs the cores."""
-    package = str(programs.parent / "lib" / "verifierd")
+    package = os.pathsep.join(filter(None, (str(programs.parent / "lib" / "verifierd"), os.environ.get("PYTHONPATH"))))
     return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": package, "TOKENIZERS_PARALLELISM": "false"}
 
 
@@ -463,7 +473,7 @@ def main() -> int:
     record.add(kind="end", seconds=round(time.monotonic() - began, 1), load=os.getloadavg())
     print(f"\n{time.monotonic() - began:.0f} s; raw data in {given.out / 'learning.jsonl'}\n\n{text}")
     phases = {r["phase"] for r in record.rows if r["kind"] == "evaluation"}
-    return 0 if phases == set(PHASES) else 1
+    return 0 if phases == {*PHASES[:2], *given.methods} else 1
 
 
 def measure(given: argparse.Namespace, python: str, programs: Path, seeds: list[Seed], record: Record) -> None:
@@ -471,7 +481,9 @@ def measure(given: argparse.Namespace, python: str, programs: Path, seeds: list[
     clock = Clock(given.limit_s)
     with running_daemon(programs, python, f"--device={given.device}", log=given.out / "verifierd.log") as daemon:
         daemon.wait_until_ready(given.limit_s / 3)
-        machine = Machine(programs, python, daemon, environment_of(programs))
+        own = {"CUDA_VISIBLE_DEVICES": ""} if given.timed else {}
+        environment, until = environment_of(programs) | own, "timing" if given.timed else "full"
+        machine = Machine(programs, python, daemon, environment, until, given.methods)
         for number in given.seeds:
             directory = given.out.resolve() / f"seed{number}"
             directory.mkdir()

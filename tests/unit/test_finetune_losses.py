@@ -236,6 +236,7 @@ def test_a_step_with_nothing_to_learn_from_moves_nothing(model: Path, tmp_path: 
     tasks = [Task(f"t{i}", f"id{i}", f"Write {i}.", "strict", "ModelNew") for i in range(3)]
     assert policy.trainer_of(run, Scripted(verdicts_of(1.0, 0.0, 0.5, 0.5, 0.0, 1.0), None), tasks).learn() == 0
     assert [row["gradient_norm"] > 0 for row in run.metrics.rows] == [True, False, True]
+    assert all(0 < row["sampling_s"] < row["seconds"] for row in run.metrics.rows)
     kept = [checkpoint.digest_of(p / "adapter_model.safetensors") for p in checkpoint.step_directories(run.root)]
     assert len(kept) == 3 and kept[2] == kept[1] != kept[0]
 

@@ -10,6 +10,7 @@ import importlib.util
 import math
 import random
 import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -188,7 +189,7 @@ class Trainer(Kept, GRPOTrainer):  # type: ignore[misc, unused-ignore]
     def __init__(self, run: Run, reward: Reward, **trl: Any) -> None:
         self.run = run
         self._reward = reward
-        self._waited = 0.0
+        self._waited = self._sampling_s = 0.0
         self._verdicts: list[Verdict] = []
         super().__init__(reward_funcs=reward, **trl)
         if run.world == 1:  # several processes can only stop together, between two passes
@@ -200,6 +201,7 @@ class Trainer(Kept, GRPOTrainer):  # type: ignore[misc, unused-ignore]
         ids: list[list[int]] = []
         for at in range(0, len(prompt_ids), size):
             part = prompt_ids[at : at + size]
+            began = time.monotonic()
             self.model.eval()  # answers are the policy's: without dropout
             try:
                 said, logprobs = super()._generate_single_turn(part, *given, **more)
@@ -211,6 +213,7 @@ class Trainer(Kept, GRPOTrainer):  # type: ignore[misc, unused-ignore]
                 ) from error
             finally:
                 self.model.train()
+            self._sampling_s += time.monotonic() - began
             if self.run.world == 1 and self.run.stop.is_set:
                 raise StopRequested()
             self._reward.add(self.processing_class.batch_decode(said, skip_special_tokens=True))
@@ -256,6 +259,7 @@ class Trainer(Kept, GRPOTrainer):  # type: ignore[misc, unused-ignore]
             steps = 1 + (before.index(False) if False in before else len(before))
         rewards.check_constant(steps, self.run.settings.constant_steps, groups)
         waited, self._waited = self._reward.judge.waited_s - self._waited, self._reward.judge.waited_s
+        sampling_s, self._sampling_s = self._sampling_s, 0.0
         return {
             "rewards": [round(r, 4) for r in known],
             "reward_mean": round(math.fsum(known) / len(known), 6) if known else None,
@@ -264,6 +268,7 @@ class Trainer(Kept, GRPOTrainer):  # type: ignore[misc, unused-ignore]
             "constant_groups": constant,
             "groups": len(groups),
             "wait_s": round(waited, 3),
+            "sampling_s": round(sampling_s, 3),
         }
 
 
