@@ -35,8 +35,8 @@ MUTANTS = (
     Mutant(
         "a claim is granted without a lease",
         "server/store/pgsql/claims.c",
-        'job.id = chosen.id AND EXISTS (SELECT FROM lease) AND " AT_HOME',
-        'job.id = chosen.id AND " AT_HOME',
+        'AT_HOME ")) AND EXISTS (SELECT FROM lease)"',
+        'AT_HOME "))"',
     ),
     Mutant(
         "a commit of which the server warned counts as durable",
@@ -48,8 +48,8 @@ MUTANTS = (
     Mutant(
         "what to claim is looked for with each row of the table",
         "server/store/pgsql/claims.c",
-        '" FROM chosen WHERE job.id = chosen.id AND EXISTS',
-        '" FROM chosen WHERE job.state = 0 AND EXISTS',
+        '" WHERE id = ANY (ARRAY(SELECT id FROM chosen WHERE " AT_HOME "))',
+        '" WHERE state = 0 AND EXISTS (SELECT id FROM chosen WHERE " AT_HOME ")',
     ),
     Mutant(
         "a transaction without an answer is made again without a look",

@@ -36,14 +36,15 @@
  * Such a group is at home with whoever claims of it first (a trigger notes the life, schema.c). Of two at once the second
  * claims nothing; a claim of its own that was not committed yet it sees.
  */
-#define HOME                                                                                          \
-    "free AS MATERIALIZED (SELECT g.id FROM submission_group g JOIN chosen ON g.id = chosen.together" \
-    " WHERE " IS_OWN " IS NOT TRUE AND NOT EXISTS (SELECT FROM node h WHERE " IS_HOME                 \
-    ") FOR UPDATE OF g SKIP LOCKED),"                                                                 \
-    " home AS (UPDATE submission_group g SET home = $1 FROM free WHERE g.id = free.id RETURNING g.id)"
-#define AT_HOME                                                                                             \
-    "(chosen.together IS NULL OR chosen.together IN (TABLE home) OR EXISTS (SELECT FROM submission_group g" \
-    " WHERE g.id = chosen.together AND " IS_OWN "))"
+#define HOME                                                                                                 \
+    "free AS MATERIALIZED (SELECT id FROM submission_group g WHERE id = ANY (ARRAY(SELECT together FROM"     \
+    " chosen)) AND " IS_OWN " IS NOT TRUE AND NOT EXISTS (SELECT FROM node h WHERE " IS_HOME                 \
+    ") FOR UPDATE OF g SKIP LOCKED),"                                                                        \
+    " home AS (UPDATE submission_group SET home = $1 WHERE id = ANY (ARRAY(SELECT id FROM free)) RETURNING " \
+    "id)"
+#define AT_HOME                                                                                           \
+    "(chosen.together IS NULL OR chosen.together IN (TABLE home) OR (SELECT true FROM submission_group g" \
+    " WHERE g.id = chosen.together AND " IS_OWN ") IS TRUE)"
 #define LOCKED " FOR UPDATE SKIP LOCKED"
 #define MOST " LIMIT $3" LOCKED
 #define ONE " LIMIT 1"
@@ -74,11 +75,11 @@
     "SELECT ended.* FROM (SELECT id, NULL AS together FROM job WHERE state = 0 AND cancel > 0 ORDER BY " \
     "id" limit ") ended"
 /* which: rows of job that are locked. */
-#define CLAIM(which, attempts)                                                          \
-    "lease AS MATERIALIZED (" LEASE "), chosen AS MATERIALIZED (" which "), " HOME      \
-    " UPDATE job SET state = 1, node = $1, claim = claim + 1, attempts = 1 + " attempts \
-    " FROM chosen WHERE job.id = chosen.id AND EXISTS (SELECT FROM lease) AND " AT_HOME \
-    " RETURNING job.id, job.claim, job.attempts, job.handed_on, job.cancel"
+#define CLAIM(which, attempts)                                                                        \
+    "lease AS MATERIALIZED (" LEASE "), chosen AS MATERIALIZED (" which "), " HOME                    \
+    " UPDATE job SET state = 1, node = $1, claim = claim + 1, attempts = 1 + " attempts               \
+    " WHERE id = ANY (ARRAY(SELECT id FROM chosen WHERE " AT_HOME ")) AND EXISTS (SELECT FROM lease)" \
+    " RETURNING id, claim, attempts, handed_on, cancel"
 #define NEXT(first) "SELECT * FROM (" FIRST_CANCELLED(MOST) " UNION ALL " first ") waits LIMIT $3"
 
 #define NODE_KEPT_MS "86400000" /* after its lease has ended */
@@ -281,6 +282,8 @@ pg_claim_next(struct store_backend *b, const struct store_lease *l, const struct
     AUTO_RESULT PGresult *rows = NULL;
     const struct sql_value values[] = { sql_text(l->node), sql_int(l->epoch), sql_int((int64_t)most),
                                         sql_text(wants->gpu) };
+    pg_defer(&p->link,
+             "SET LOCAL plan_cache_mode = force_generic_plan"); /* a plan takes longer than a claim */
     int rc = pg_ask(&p->link, "claim what waits", wants->is_compiler ? new : any, values,
                     wants->is_compiler ? 3 : 4, &rows, err);
     *n = rc == 0 ? (size_t)PQntuples(rows) : 0;
