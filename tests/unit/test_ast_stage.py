@@ -194,6 +194,12 @@ def test_a_kernel_that_does_not_store_is_not_enough() -> None:
     assert outcome(KERNEL.replace("tl.store(", "max(") + MODEL) == ("form", "kernel_reachable")
 
 
+def test_a_kernel_that_fills_need_not_load() -> None:
+    """An identity matrix, say: a right one was refused."""
+    fills = KERNEL.replace("tl.load(", "tl.full(")
+    assert fills != KERNEL and outcome(fills + MODEL)[0] is None
+
+
 def test_kernelbench_asks_for_no_kernel_but_for_the_class() -> None:
     assert judge(REFUSED["kernel_required"], "kernelbench")["outcome"] == "pass"
     assert outcome(REFUSED["entry_class"], "kernelbench") == ("form", "entry_class")

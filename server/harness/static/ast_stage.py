@@ -1,7 +1,7 @@
 """The ast stage: what can be told of a candidate without running it (docs/compile.md).
 
 It parses with CPython's own parser, finds the entry class and the `@triton.jit` functions, and asks whether
-one that loads and stores can be reached from the entry class. Reachability is by name and generous: an
+one that stores can be reached from the entry class. Reachability is by name and generous: an
 honest candidate must never fail here. What cannot be decided passes with the flag `reachability_unknown`.
 """
 
@@ -24,7 +24,6 @@ KERNEL_POLICIES: Final = ("strict", "hybrid")
 
 KERNELS_MAX: Final = 500
 ENTRY_METHODS: Final = ("forward", "__call__", "__init__", "__new__", "__post_init__", "setup")
-LOADS: Final = re.compile(r"load|gather|atomic_|inline_asm|async_copy|descriptor_load")
 STORES: Final = re.compile(r"store|scatter|atomic_|inline_asm|descriptor_store")
 INDIRECT_CALLS: Final = frozenset({"getattr", "globals", "locals", "vars", "eval", "exec", "compile", "__import__"})
 INDIRECT_ATTRIBUTES: Final = frozenset({"__dict__", "import_module", "methodcaller", "attrgetter", "__subclasses__"})
@@ -162,15 +161,10 @@ class Program:
             if isinstance(node, ast.FunctionDef) and node.name == name:
                 self.kernels.setdefault(name, []).append(node)
 
-    def does_work(self, name: str) -> bool:
-        """Whether a kernel loads and stores, itself or through the functions that it calls."""
-        loads = stores = False
-        for node in self.closure(self.kernels[name]):
-            if isinstance(node, ast.Call):
-                called = _last_name(node.func)
-                loads = loads or LOADS.search(called) is not None
-                stores = stores or STORES.search(called) is not None
-        return loads and stores
+    def stores(self, name: str) -> bool:
+        """Whether a kernel stores, itself or through the functions that it calls. One that fills loads nothing."""
+        calls = (node for node in self.closure(self.kernels[name]) if isinstance(node, ast.Call))
+        return any(STORES.search(_last_name(call.func)) for call in calls)
 
     def closure(self, roots: list[ast.AST]) -> Iterator[ast.AST]:
         """Every node of the roots and of each definition that a name or attribute in them may mean."""
@@ -251,8 +245,8 @@ def _is_indirect(node: ast.AST, imports: Imports) -> bool:
 
 
 def reaches_kernel(program: Program, entry: str) -> bool | None:
-    """Whether a kernel that loads and stores can run; None: cannot be told."""
-    working = {name for name in program.kernels if program.does_work(name)}
+    """Whether a kernel that stores can run; None: cannot be told."""
+    working = {name for name in program.kernels if program.stores(name)}
     roots = find_roots(program, entry)
     if roots is None:
         return bool(working)
@@ -285,10 +279,10 @@ def check(program: Program, entry: str, policy: str) -> list[str]:
 
 
 def _unreached_text(program: Program, entry: str) -> str:
-    working = [name for name in program.kernels if program.does_work(name)]
+    working = [name for name in program.kernels if program.stores(name)]
     if not working:
         names = ", ".join(map(repr, program.kernels))
-        return f"{wire.CANDIDATE_FILE}: no @triton.jit function both loads and stores ({names})"
+        return f"{wire.CANDIDATE_FILE}: no @triton.jit function stores ({names})"
     return f"{wire.CANDIDATE_FILE}: {entry} never gets to a kernel ({', '.join(map(repr, working))})"
 
 
