@@ -15,6 +15,7 @@
 #define HEADLINE_MAX 700
 #define KERNELS_MAX 3
 #define LAUNCH_BOUND_MS 0.02 /* below this a call is mostly its launches */
+#define FLOOR_LEAST_MS 0.001 /* no kernel takes less, whatever it does */
 
 /* --- what is not for a prompt --- */
 
@@ -393,13 +394,16 @@ hint_of(const struct feedback *f, const char *bound)
     return hint ? hint : hint_of_class(f->class_);
 }
 
-/* What limits it: the reference's floor tells memory or compute; a very short call is limited by its launches, where these are timed. */
+/*
+ * What limits it: the reference's floor tells memory or compute; a very short call is limited by its launches, where these
+ * are timed. NULL: not known, or it is that a kernel runs at all.
+ */
 static const char *
 bound_of(const struct feedback *f)
 {
     if (f->is_timed && !f->is_device_time && f->candidate_ms < LAUNCH_BOUND_MS)
         return "launch";
-    return f->bound;
+    return f->floor_ms < FLOOR_LEAST_MS ? NULL : f->bound;
 }
 
 /* --- the text --- */

@@ -187,6 +187,13 @@ figures_are_told(void **state)
     assert_non_null(strstr(text, "Hint: Read and write each element once"));
     assert_true(json_real_value(json_object_get(json_object_get(fast, "timing"), "speedup")) == 2);
     assert_true(json_is_null(json_object_get(fast, "error")));
+
+    f.candidate_ms = 0.002; /* whose floor says nothing: a kernel takes longer whatever it does */
+    f.floor_ms = 1.3e-5;
+    f.is_device_time = true;
+    AUTO_JSON json_t *tiny = feedback_json(&f);
+    assert_null(strstr(text_of(tiny, "text"), "bound by"));
+    assert_null(strstr(text_of(tiny, "text"), "Read and write each element once"));
 }
 
 /* A cheat gets no hint, whoever asks. */
