@@ -449,7 +449,7 @@ BUILDER ?= docker
 image: deb ## a container image, by BUILDER=docker
 	$(BUILDER) build $(IMAGE_ARGS) -f server/deploy/Containerfile -t verifierd '$(BUILD)/deb'
 
-dist:
+dist: ## the last commit's files, build/verifierd-VERSION.tar.gz
 	@mkdir -p $(BUILD)
 	git archive --format=tar.gz --prefix=verifierd-$(VERSION)/ -o $(BUILD)/verifierd-$(VERSION).tar.gz HEAD
 

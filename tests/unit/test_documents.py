@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,20 @@ def test_make_help_tells_what_each_target_does() -> None:
     lines = dict(re.findall(r"^(\S+) +(\S.*)$", shown.stdout, re.M))
     assert shown.returncode == 0
     assert {"all", "test", "test-fast", "check", "help", "install", "fuzz"} <= lines.keys() & targets()
+
+
+def test_the_archive_of_make_dist_has_each_file_that_make_reads(tmp_path: Path) -> None:
+    make = ["make", "-C", str(ROOT), f"BUILD={tmp_path}"]
+    assert "dist" in subprocess.run([*make, "help"], capture_output=True, text=True, check=True).stdout.split()
+    subprocess.run([*make, "dist"], check=True)
+    with tarfile.open(next(tmp_path.glob("verifierd-*.tar.gz"))) as archive:
+        there = {name.partition("/")[2] for name in archive.getnames()}
+    database = subprocess.run([*make, "-pnr", "help"], capture_output=True, text=True, check=True).stdout
+    status = ["git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=all"]
+    new = {line[3:] for line in subprocess.run(status, capture_output=True, text=True, check=True).stdout.splitlines()}
+    read = {word for word in re.findall(r"[\w./-]+", database) if "/" in word and (ROOT / word).is_file()} - new
+    read = {word for word in read if word[0] not in "/." and not word.startswith("build/")}
+    assert len(read) > 400 and read - there == set()
 
 
 def test_each_glossary_word_is_explained_once() -> None:
