@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from answering import Call, Reply, answering, document
 from verifierd_client import (
     AsyncClient,
     Client,
+    Filters,
     Refused,
     Unavailable,
     __version__,
@@ -204,6 +206,40 @@ def test_submissions_groups_and_tasks_without_a_wait() -> None:
     assert bodies[0] == {"task": "softmax", "candidate": "class ModelNew: ...", "client": "me"}
     assert bodies[1]["candidates"][1] == {"completion": "y?"}
     assert bodies[7] == {"reward": {"kind": "kevin"}, "submissions": ["1"]}
+
+
+def test_submissions_are_listed_page_by_page_with_the_filters_on_each() -> None:
+    pages = [
+        say(200, {"items": [{"id": "b"}, {"id": "a"}], "next": "a"}),
+        say(200, {"items": [{"id": "0"}], "next": None}),
+    ]
+
+    async def ask(url: str) -> list[str]:
+        async with AsyncClient(url) as client:
+            return [one["id"] async for one in client.submissions({"run": "r 1", "step": 0, "class": "ok"})]
+
+    with serving(*pages) as stub:
+        listed = Client(stub.url).submissions({"state": "done", "view": "brief"})
+        assert next(listed)["id"] == "b" and len(stub.asked) == 1
+        assert [one["id"] for one in listed] == ["a", "0"]
+        stub.answers = list(pages)
+        assert asyncio.run(ask(stub.url)) == ["b", "a", "0"]
+        stub.answers = [say(200, {"items": [], "next": None})]
+        assert list(Client(stub.url).submissions()) == []
+    assert [path for _, path, _, _ in stub.asked] == [
+        "/v1/submissions?state=done&view=brief&limit=200",
+        "/v1/submissions?state=done&view=brief&limit=200&cursor=a",
+        "/v1/submissions?run=r+1&step=0&class=ok&limit=200",
+        "/v1/submissions?run=r+1&step=0&class=ok&limit=200&cursor=a",
+        "/v1/submissions?limit=200",
+    ]
+
+
+def test_the_filters_of_submissions_are_those_of_the_contract() -> None:
+    contract = json.loads((PACKAGE.parents[1] / "proto/openapi.json").read_text())
+    rows = contract["paths"]["/v1/submissions"]["get"]["parameters"]
+    names = {row.get("name") or row["$ref"].rpartition("/")[2].lower() for row in rows}
+    assert names - {"limit", "cursor"} == set(Filters.__annotations__)
 
 
 def test_a_stream_that_breaks_off_is_taken_up_behind_its_last_event() -> None:

@@ -4,7 +4,7 @@ verifiers have one adapter each; aio has the client for asyncio."""
 from .aio import AsyncClient
 from .client import Client, Refused, Unavailable, VerifierdError, labels, task_of
 from .numbers import numbers_of, reward_of
-from .types import Event, Group, Rescored, Task, Verdict
+from .types import Event, Filters, Group, Rescored, Task, Verdict
 
 __version__ = "0.1.0"
 
@@ -12,6 +12,7 @@ __all__ = [
     "AsyncClient",
     "Client",
     "Event",
+    "Filters",
     "Group",
     "Refused",
     "Rescored",

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from .client import Answer, Client, Json, Ticket
-from .types import Event, Group, Rescored, Task, Verdict
+from .types import Event, Filters, Group, Rescored, Task, Verdict
 
 T = TypeVar("T")
 
@@ -59,6 +59,11 @@ class AsyncClient:
 
     async def submission(self, ident: str, wait_s: float = 0.0) -> Verdict:
         return await self._do(self.client.submission, ident, wait_s)
+
+    async def submissions(self, filters: Filters | None = None) -> AsyncIterator[Verdict]:
+        submissions = self.client.submissions(filters)
+        while (one := await self._do(next, submissions, None)) is not None:
+            yield one
 
     async def plan(self, ident: str) -> Json:
         return await self._do(self.client.plan, ident)

@@ -21,7 +21,7 @@ from http.client import HTTPException, HTTPResponse
 from typing import Any, cast
 from urllib.parse import quote, urlencode, urlsplit
 
-from .types import Event, Group, Rescored, Task, Verdict
+from .types import Event, Filters, Group, Rescored, Task, Verdict
 
 Json = dict[str, Any]
 Answer = str | Mapping[str, str]
@@ -171,6 +171,10 @@ class Client:
         """Its state, or its verdict once it is done; wait_s: at most so long for that."""
         return cast(Verdict, self._get(f"/v1/submissions/{quote(ident)}?wait={wait_s:.0f}", wait_s))
 
+    def submissions(self, filters: Filters | None = None) -> Iterator[Verdict]:
+        """Those that all filters fit, newest first; a page is asked for when the one before is used up."""
+        return cast(Iterator[Verdict], self._pages("submissions", filters or {}))
+
     def plan(self, ident: str) -> Json:
         """What it was traced to, under plan: null where it is not judged by a plan, or is not that far."""
         return self._get(f"/v1/submissions/{quote(ident)}/plan")
@@ -206,13 +210,7 @@ class Client:
 
     def tasks(self) -> Iterator[Task]:
         """All tasks, in brief; a page is asked for when the one before is used up."""
-        cursor: str | None = None
-        while True:
-            page = self._get("/v1/tasks?" + urlencode(_told({"limit": PAGE, "cursor": cursor})))
-            yield from page["items"]
-            cursor = page.get("next")
-            if not cursor:
-                return
+        return cast(Iterator[Task], self._pages("tasks", {}))
 
     def leaders(self, task: str) -> Json:
         """A task's fastest right candidates, under items, and how often it was tried."""
@@ -308,6 +306,15 @@ class Client:
 
     def _get(self, path: str, wait_s: float = 0.0) -> Json:
         return self.call("GET", path, deadline=time.monotonic() + max(self.wait_s, wait_s))
+
+    def _pages(self, kind: str, filters: Mapping[str, object]) -> Iterator[Json]:
+        cursor: str | None = None
+        while True:
+            page = self._get(f"/v1/{kind}?" + urlencode(_told({**filters, "limit": PAGE, "cursor": cursor})))
+            yield from page["items"]
+            cursor = page.get("next")
+            if not cursor:
+                return
 
     def _finish(self, kind: str, body: Json, ticket: Ticket) -> Json:
         deadline = self._deadline()

@@ -32,7 +32,7 @@ class Feedback(TypedDict, total=False):
     hint: str | None
 
 
-# "class" is a keyword of Python, so these two have the functional form.
+# "class" is a keyword of Python, so these have the functional form.
 Verdict = TypedDict(
     "Verdict",
     {
@@ -77,6 +77,22 @@ Verdict = TypedDict(
     total=False,
 )
 """A submission; with state done or cancelled it is final."""
+
+Filters = TypedDict(
+    "Filters",
+    {
+        "state": State,
+        "task": str,
+        "class": str,
+        "client": str,
+        "group": str,
+        "run": str,
+        "step": int,
+        "view": Literal["full", "brief"],
+    },
+    total=False,
+)
+"""Which submissions to list. task: an id, or a name; step needs run."""
 
 Rescored = TypedDict(
     "Rescored",
