@@ -116,7 +116,7 @@ parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_child children[] = {
-    { &trainer_common_argp, 0, NULL, -1 },
+    { &trainer_sampling_argp, 0, NULL, -1 },
     { &task_options_argp, 0, NULL, -2 },
     { &round_options_argp, 0, NULL, -2 },
     { 0 },

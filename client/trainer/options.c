@@ -73,7 +73,7 @@ trainer_failed(const struct error *err)
     }
 }
 
-/* --- every command --- */
+/* --- options of struct trainer --- */
 
 enum {
     OPT_TEMPERATURE = 768,
@@ -97,12 +97,71 @@ parse_common(int key, char *arg, struct argp_state *state)
     struct error err = { 0 };
 
     switch (key) {
-    case 'u':
-        t->daemon_url = arg;
-        return 0;
     case OPT_CACERT:
         if (http_client_cacert(arg, &err) != 0)
             argp_error(state, "%s", err.text);
+        return 0;
+    case 'w':
+        t->workdir = arg;
+        return 0;
+    case OPT_CHECK_ARGUMENTS:
+        t->is_argument_check = true;
+        return 0;
+    case ARGP_KEY_SUCCESS: /* every parser has seen the end of the line */
+        if (t->is_argument_check)
+            exit(TRAINER_OK);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_option common_options[] = {
+    { "cacert", OPT_CACERT, "FILE", 0,
+      "The certificates to believe, PEM (or CURL_CA_BUNDLE, SSL_CERT_FILE; default: the system's)", -2 },
+    { "check-arguments", OPT_CHECK_ARGUMENTS, NULL, OPTION_HIDDEN, "End well if the rest of the line is",
+      -2 },
+    { "workdir", 'w', "DIR", 0, "Where data, checkpoints and outputs go (default .)", -2 },
+    { 0 },
+};
+
+const struct argp trainer_common_argp = { common_options, parse_common, NULL, NULL, NULL, NULL, NULL };
+
+static error_t
+parse_daemon(int key, char *arg, struct argp_state *state)
+{
+    struct trainer *t = state->input;
+
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = t;
+        return 0;
+    case 'u':
+        t->daemon_url = arg;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_option daemon_options[] = {
+    { "url", 'u', "URL", 0, "verifierd (or VERIFIERD_URL; default http://127.0.0.1:8080)", -2 },
+    { 0 },
+};
+static const struct argp_child common_child[] = { { &trainer_common_argp, 0, NULL, -2 }, { 0 } };
+
+const struct argp trainer_daemon_argp = {
+    daemon_options, parse_daemon, NULL, NULL, common_child, NULL, NULL
+};
+
+static error_t
+parse_sampling(int key, char *arg, struct argp_state *state)
+{
+    struct trainer *t = state->input;
+
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = t;
         return 0;
     case 'e':
         t->endpoint_url = arg;
@@ -113,15 +172,11 @@ parse_common(int key, char *arg, struct argp_state *state)
     case 'M':
         t->model = arg;
         return 0;
-    case 'w':
-        t->workdir = arg;
-        return 0;
     case 'c':
         t->concurrency = option_int(state, "--concurrency", arg, 1, 64);
         return 0;
     case OPT_TEMPERATURE:
         t->temperature = option_number(state, "--temperature", arg, 0, 10);
-        t->has_temperature = true;
         return 0;
     case OPT_TOP_P:
         t->top_p = option_number(state, "--top-p", arg, 0, 1);
@@ -141,13 +196,6 @@ parse_common(int key, char *arg, struct argp_state *state)
     case OPT_PLAIN:
         t->is_plain = true;
         return 0;
-    case OPT_CHECK_ARGUMENTS:
-        t->is_argument_check = true;
-        return 0;
-    case ARGP_KEY_SUCCESS: /* every parser has seen the end of the line */
-        if (t->is_argument_check)
-            exit(TRAINER_OK);
-        return 0;
     case OPT_LOGPROBS:
         t->wants_logprobs = true;
         return 0;
@@ -159,10 +207,7 @@ parse_common(int key, char *arg, struct argp_state *state)
     }
 }
 
-static const struct argp_option common_options[] = {
-    { "url", 'u', "URL", 0, "verifierd (or VERIFIERD_URL; default http://127.0.0.1:8080)", -2 },
-    { "cacert", OPT_CACERT, "FILE", 0,
-      "The certificates to believe, PEM (or CURL_CA_BUNDLE, SSL_CERT_FILE; default: the system's)", -2 },
+static const struct argp_option sampling_options[] = {
     { "endpoint", 'e', "URL", 0, "OpenAI-compatible endpoint, with its /v1 (or TRAINER_ENDPOINT)", -2 },
     { "key", OPT_KEY, "KEY", 0,
       "Of the endpoint (or OPENAI_API_KEY, which other users of the machine cannot see)", -2 },
@@ -181,13 +226,12 @@ static const struct argp_option common_options[] = {
     { "timeout", OPT_TIMEOUT, "SECONDS", 0, "Of one request to the endpoint (default 600)", -2 },
     { "attempts", OPT_ATTEMPTS, "N", 0, "Of one request to the endpoint (default 6)", -2 },
     { "concurrency", 'c', "N", 0, "Tasks in flight (default 8)", -2 },
-    { "check-arguments", OPT_CHECK_ARGUMENTS, NULL, OPTION_HIDDEN, "End well if the rest of the line is",
-      -2 },
-    { "workdir", 'w', "DIR", 0, "Where data, checkpoints and outputs go (default .)", -2 },
     { 0 },
 };
+static const struct argp_child daemon_child[] = { { &trainer_daemon_argp, 0, NULL, -2 }, { 0 } };
 
-const struct argp trainer_common_argp = { common_options, parse_common, NULL, NULL, NULL, NULL, NULL };
+const struct argp trainer_sampling_argp = { sampling_options, parse_sampling, NULL, NULL,
+                                            daemon_child,     NULL,           NULL };
 
 /* --- tasks --- */
 

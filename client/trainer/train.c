@@ -157,11 +157,11 @@ parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_child by_data[] = { { &trainer_common_argp, 0, NULL, -1 }, { 0 } };
-static const struct argp_child by_reward[] = { { &trainer_common_argp, 0, NULL, -1 },
+static const struct argp_child by_reward[] = { { &trainer_daemon_argp, 0, NULL, -1 },
                                                { &task_options_argp, 0, NULL, -2 },
                                                { 0 } };
 
-/* argp's table from ours: the fixed ones, then a row for each setting that the method looks at. --model and --seed are the common ones'. */
+/* argp's table from ours: the fixed ones, then a row for each setting that the method looks at. */
 static void
 parse_options(struct train *t, int argc, char **argv)
 {
@@ -178,8 +178,7 @@ parse_options(struct train *t, int argc, char **argv)
         if (!name)
             abort();
         bool is_ours = settings_concern(row, t->method) || (is_sft && settings_concern(row, "bestofn"));
-        if (is_ours && strcmp(name, "model") != 0 && strcmp(name, "seed") != 0 &&
-            strcmp(name, "temperature") != 0) {
+        if (is_ours) {
             dashed(name);
             options[used++] = (struct argp_option){
                 name, OPT_FIRST + (int)i, "VALUE", 0, json_string_value(json_object_get(row, "help")), 1
@@ -213,12 +212,6 @@ complete(struct train *t)
         if (!json_object_get(t->values, name))
             json_object_set(t->values, name, default_of(t, row));
     }
-    if (t->trainer->model)
-        json_object_set_new(t->values, "model", json_string(t->trainer->model));
-    if (t->trainer->seed)
-        json_object_set_new(t->values, "seed", json_integer((json_int_t)(t->trainer->seed & 0x7fffffff)));
-    if (t->trainer->has_temperature && is_by_reward(t->method))
-        json_object_set_new(t->values, "temperature", json_real(t->trainer->temperature));
 }
 
 /* One task as the Python needs it: its id with the daemon, the prompt, the class that it asks for, and the policy. */
@@ -252,7 +245,7 @@ add_tasks(struct train *t, json_t *request, struct error *err)
 
     json_object_set_new(request, "tasks", tasks);
     json_object_set_new(request, "daemon", json_string(t->trainer->daemon_url));
-    int rc = task_options_load(&t->tasks, t->trainer->seed, &set, err);
+    int rc = task_options_load(&t->tasks, (uint64_t)json_integer_value(value_of(t, "seed")), &set, err);
     rc = rc == 0 ? daemon_open(t->trainer, &c, err) : rc;
     for (size_t i = 0; rc == 0 && i < set.n; i++)
         rc = add_task(t, c, &set.tasks[i], tasks, err);

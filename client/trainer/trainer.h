@@ -38,7 +38,6 @@ struct trainer {
     const char *model;
     bool is_chat; /* /chat/completions, else /completions */
     double temperature, top_p;
-    bool has_temperature; /* it was given */
     int max_tokens;
     double timeout_s;    /* of one request to the endpoint */
     int attempts;        /* of one request, the first included */
@@ -51,8 +50,11 @@ struct trainer {
     bool is_argument_check; /* `trainer run` asks whether this line is one that the command takes */
 };
 
-/* --url, --endpoint, --model and so on: the first child of each command's argp, its input a struct trainer. */
-extern const struct argp trainer_common_argp;
+/*
+ * The first child of a command's argp, its input a struct trainer. common: --workdir and --cacert; daemon: --url, too; sampling:
+ * --endpoint, --model and how to sample, too.
+ */
+extern const struct argp trainer_common_argp, trainer_daemon_argp, trainer_sampling_argp;
 
 /* Print "trainer: ..." on stderr; returns code. */
 int trainer_complain(enum trainer_exit code, const char *format, ...) __attribute__((format(printf, 2, 3)));

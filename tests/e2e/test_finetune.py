@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -78,6 +79,7 @@ def test_every_method_has_its_numbers() -> None:
         (("sft", "--precision=fp8"), 2, "precision takes one of auto bf16"),
         (("sft", "--preset=grpo"), 2, "there are bestofn, of sft, and plain, of reinforce"),
         (("sft", "--baseline=none"), 2, "unrecognized option"),
+        (("sft", "--seed=2147483648"), 2, "seed takes a whole number"),
         (("sft", "--run=../x"), 3, "no name for a directory"),
         (("reinforce",), 3, "which tasks?"),
         (("sft", "--python=/no/python"), 3, "cannot start /no/python"),
@@ -86,6 +88,34 @@ def test_every_method_has_its_numbers() -> None:
 def test_bad_options(tmp_path: Path, arguments: tuple[str, ...], status: int, says: str) -> None:
     done = trainer(*arguments, f"--workdir={tmp_path}")
     assert (done.returncode, says in done.stderr) == (status, True), done.stderr
+
+
+UNUSED = ("endpoint", "key", "completions", "top-p", "max-tokens", "plain", "logprobs", "timeout", "attempts",
+          "concurrency")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("command", "used", "refused"),
+    [
+        ("sft", "workdir cacert model seed", "url temperature"),
+        ("weighted", "workdir cacert model seed", "url temperature"),
+        ("reinforce", "workdir cacert model seed url temperature", ""),
+        ("grpo", "workdir cacert model seed url temperature", ""),
+        ("watch", "workdir cacert", "url model seed temperature"),
+        ("selftest", "quick", "workdir cacert url model seed temperature"),
+    ],
+)
+def test_a_command_takes_the_options_that_it_uses_and_no_more(command: str, used: str, refused: str) -> None:
+    shown = set(re.findall(r"--([a-z][a-z0-9-]*)", trainer(command, "--help").stdout))
+    assert set(used.split()) <= shown and not shown & {*refused.split(), *UNUSED}
+    for name in [*refused.split(), *UNUSED]:
+        done = trainer(command, f"--{name}=1")
+        assert (done.returncode, "unrecognized option" in done.stderr) == (2, True), (name, done.stderr)
+
+
+def test_the_temperature_and_the_seed_of_a_line_are_those_of_training() -> None:
+    found = settings("reinforce", "--preset=plain", "--temperature=0.3", "--seed=7")
+    assert (found["temperature"], found["seed"], settings("grpo")["temperature"]) == (0.3, 7, 1.0)
 
 
 def test_sft_by_flags(tmp_path: Path) -> None:
