@@ -107,13 +107,12 @@ export function clocks(item) {
   return facts([...rows, ["blocks", gpu.blocks], ["blocks void", gpu.void], ["blocks in the background of others", gpu.background], ["blocks throttled", gpu.throttled]]);
 }
 
-// The whole feedback, as the model gets it: its first line stands out, and the rest keeps its lines.
+// The whole feedback, as the model gets it; its first line stands out.
 function feedback(item) {
   if (!item.feedback || !item.feedback.text) return null;
   const [line, ...more] = item.feedback.text.split("\n");
-  return [el("p", { class: "lead " + (item.class === "ok" ? "good" : item.class === "infra" ? "busy" : "bad"), text: line }),
-    more.join("\n").trim() && el("details", { "data-key": "feedback", open: true }, el("summary", { text: "The whole feedback" }),
-      el("pre", { class: "feedback", tabindex: "0", "aria-label": "The whole feedback", "data-key": "feedback-text", text: item.feedback.text }))];
+  return el("pre", { class: "lead " + (item.class === "ok" ? "good" : item.class === "infra" ? "busy" : "bad"), tabindex: "0", "aria-label": "Feedback", "data-key": "feedback" },
+    el("b", { text: line }), more.length > 0 && el("span", { text: "\n" + more.join("\n") }));
 }
 
 function head(item) {

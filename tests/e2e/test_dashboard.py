@@ -186,7 +186,10 @@ def test_one_submission_says_where_it_failed_and_why(scene: Scene, window: Brows
     assert window.script("return document.querySelector('.source .marked .n').dataset.n") == "3"
     assert "class ModelNew(:" in window.script("return document.querySelector('.source .marked').innerText")
     show(window, scene.url, f"#/submissions/{scene.mismatch}", "First mismatch")
-    assert "expected" in window.text() and "of the candidate" not in window.text()
+    assert "of the candidate" not in window.text()
+    feedback = scene.daemon.client.expect("GET", f"/v1/submissions/{scene.mismatch}")["feedback"]["text"]
+    assert window.script("return document.querySelector('pre.lead').textContent") == feedback
+    assert window.text().count(feedback.splitlines()[0]) == 1
 
 
 def test_one_that_was_timed_shows_its_samples_with_the_interval(scene: Scene, window: Browser) -> None:
@@ -302,11 +305,11 @@ def test_a_group_has_no_places_before_all_are_done(scene: Scene, window: Browser
 
 
 def test_a_candidate_is_beside_its_reference_or_the_best_by_one_click(scene: Scene, window: Browser) -> None:
-    show(window, scene.url, f"#/submissions/{scene.mismatch}", "The whole feedback")
+    show(window, scene.url, f"#/submissions/{scene.mismatch}", "First mismatch")
     window.click("a[href$='with=reference']")
     window.wait_text("How A differs from the reference")
     assert window.script("return document.querySelectorAll('.source .gone, .source .new').length") > 2
-    show(window, scene.url, f"#/submissions/{scene.mismatch}", "The whole feedback")
+    show(window, scene.url, f"#/submissions/{scene.mismatch}", "First mismatch")
     window.click("a[href$='with=best']")
     window.wait("location.hash === arguments[0]", f"#/compare/{scene.honest},{scene.mismatch}")
 
