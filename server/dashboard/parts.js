@@ -40,10 +40,11 @@ export function labels(item) {
 
 export const when = (text, href) => el(href ? "a" : "span", { href, title: clockTime(text), text: ago(text) });
 
-// columns: [{name, cell(item), number, wrap, roomy}]; cell gives a node or a text. A phone has no room for the roomy ones.
+// columns: [{name, cell(item), number, wrap, roomy, cut}]; cell gives a node or a text. On a phone the roomy ones are left
+// out, and a cut one has what room the others leave.
 export function dataTable(caption, columns, items, none = "None.") {
   if (!items.length) return el("p", { class: "card dim", text: none });
-  const look = (column) => ["number", "wrap", "roomy"].filter((name) => column[name]).join(" ") || null;
+  const look = (column) => ["number", "wrap", "roomy", "cut"].filter((name) => column[name]).join(" ") || null;
   const cell = (column, item) => {
     const content = column.cell(item);
     const isNode = content instanceof Node;
@@ -62,13 +63,13 @@ export function figuresOf(caption, columns, items) {
 
 export function submissionTable(caption, items, none, select) {
   return dataTable(caption, [
-    select && { name: "Compare", head: el("span", { class: "unseen", text: "Compare" }), cell: select },
+    select && { name: "Compare", head: el("span", { class: "unseen", text: "Compare" }), cell: select, roomy: true },
     { name: "Submitted", cell: (item) => when(item.created, "#/submissions/" + item.id) },
-    { name: "Task", cell: taskLink },
+    { name: "Task", cell: taskLink, cut: true },
     { name: "Verdict", cell: badge },
     { name: "Stages", cell: track, roomy: true },
     { name: "Reward", number: true, cell: (item) => fixed(item.reward) },
-    { name: "Speed-up", number: true, cell: (item) => speed(item.speedup) },
+    { name: "Speed-up", number: true, cell: (item) => speed(item.speedup), roomy: true },
     { name: "Run and step", cell: labels, roomy: true }, { name: "Client", cell: (item) => item.client || "–", roomy: true },
   ].filter(Boolean), items, none);
 }

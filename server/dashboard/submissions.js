@@ -14,7 +14,7 @@ export function submissions(root, params, go) {
   };
   const change = (name, value) => go(address({ [name]: value, cursor: "" }));
   const chosen = new Set();
-  const compare = el("button", { type: "button", disabled: true, text: "Compare", onclick: () => go("#/compare/" + [...chosen].join(",")) });
+  const compare = el("button", { type: "button", class: "roomy", disabled: true, text: "Compare", onclick: () => go("#/compare/" + [...chosen].join(",")) });
   const list = el("div", {}), pages = el("p", { class: "row" });
   root.append(el("h1", { text: "Submissions" }),
     el("form", { class: "row filters", role: "search", "aria-label": "Filters", onsubmit: (event) => event.preventDefault() },

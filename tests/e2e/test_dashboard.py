@@ -453,6 +453,23 @@ def test_filters_and_ticks_stand_in_the_address(scene: Scene, window: Browser) -
     window.wait_text("How C differs from A")
 
 
+def test_a_phone_shows_each_reward_without_scrolling(scene: Scene, window: Browser) -> None:
+    window.look(narrow=True)
+    show(window, scene.url, "#/submissions?client=nobody", "Nothing matches")
+    widths = """
+    return import('/parts.js').then((m) => {
+      const item = {id: 'a', state: 'done', class: arguments[0], reward: 0.7, task: 't', task_name: 'a_long_name'};
+      const table = m.submissionTable('Phone', [{...item, created: new Date(Date.now() - 2e6).toISOString()}], '');
+      document.getElementById('main').append(table);
+      const cells = ['.cut', '.number'].map((name) => table.querySelector('td' + name).getBoundingClientRect());
+      return [table.scrollWidth - table.clientWidth, cells[0].width, innerWidth - cells[1].right]; });
+    """
+    for name, least in (("mismatch", 80), ("nondeterministic", 40)):
+        hidden, task, beside = window.script(widths, name)
+        assert hidden <= 0 and task > least and beside > 0, (name, hidden, task, beside)
+    window.look()
+
+
 def test_light_and_dark_can_be_chosen(scene: Scene, window: Browser) -> None:
     background = "return getComputedStyle(document.body).backgroundColor"
     window.look(dark=True)
