@@ -1,5 +1,5 @@
 // One submission: what became of it, why, and how to repeat it.
-import { ask, askText, call } from "/api.js";
+import { ask, askText, call, hasToken } from "/api.js";
 import { strip } from "/charts.js";
 import { sourceView } from "/code.js";
 import { STAGES, clockTime, duration, el, fixed, isNumber, percent, plain, region, speed, words } from "/dom.js";
@@ -115,6 +115,23 @@ function feedback(item) {
     el("b", { text: line }), more.length > 0 && el("span", { text: "\n" + more.join("\n") }));
 }
 
+// A link that saves a document. No link carries a token: where there is one, the page fetches the document itself.
+function saved(path, name, text) {
+  const said = el("span", { class: "bad", role: "status" });
+  const link = el("a", { href: path, download: name, text, onclick: async (event) => {
+    if (!hasToken()) return;
+    event.preventDefault();
+    try {
+      const url = URL.createObjectURL(new Blob([await askText(path)], { type: "application/json" }));
+      el("a", { href: url, download: name }).click();
+      setTimeout(() => URL.revokeObjectURL(url), 60000);
+    } catch (error) {
+      said.textContent = error.message;
+    }
+  } });
+  return [link, " ", said];
+}
+
 function head(item) {
   const c = item.components || {};
   const stop = isLive(item) && el("button", { type: "button", "data-key": "cancel", text: "Cancel it", onclick: (event) => { event.target.disabled = true; call("/v1/submissions/" + item.id, { method: "DELETE" }); } });
@@ -152,7 +169,8 @@ function body(item, source, log) {
       section("Record", facts(["id", "policy", "flags", "generality", "rule", "cache", "attempts", "priority", "seed", "finished", "metadata"].map((name) => [name, item[name] && typeof item[name] === "object" && !Object.keys(item[name]).length ? null : item[name]])))),
     section("Printed", log && el("pre", { tabindex: "0", "aria-label": "What it printed", "data-key": "log", text: log })),
     section("Run it again", repeat(item, source)),
-    el("p", {}, el("a", { href: "/v1/submissions/" + item.id, text: "The verdict as JSON" })),
+    el("p", {}, saved("/v1/submissions/" + item.id, item.id + ".json", "The verdict as JSON"),
+      !isLive(item) && saved(`/v1/submissions/${item.id}/bundle`, item.id + ".bundle.json", "The bundle: all that it came from, to judge it again")),
   ];
 }
 

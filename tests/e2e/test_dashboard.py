@@ -324,6 +324,25 @@ def test_the_command_of_a_submission_repeats_it(scene: Scene, window: Browser) -
         assert again["id"] != one
 
 
+def test_a_submission_has_a_link_to_its_bundle_with_and_without_a_token(scene: Scene, window: Browser) -> None:
+    show(window, scene.url, f"#/submissions/{scene.mismatch}", "The bundle")
+    path = window.script("return document.querySelector('a[download$=\".bundle.json\"]').getAttribute('href')")
+    assert scene.daemon.client.expect("GET", path)["format"] == "verifierd bundle"
+    clicked = """
+    sessionStorage.setItem('verifierd.token', 'vd_x');
+    const real = window.fetch;
+    const said = ({headers}) => new Response(headers.Authorization);
+    window.fetch = async (path, options) => (path === arguments[0] ? said(options) : real(path, options));
+    URL.createObjectURL = (blob) => { blob.text().then((text) => { window.kept = text; }); return '#'; };
+    document.querySelector('a[download$=".bundle.json"]').click();
+    HTMLAnchorElement.prototype.click = function () { window.name = this.download; };
+    """
+    window.script(clicked, path)
+    assert window.wait("window.kept") == "Bearer vd_x"
+    assert window.script("return window.name") == f"{scene.mismatch}.bundle.json"
+    window.script("sessionStorage.clear(); window.name = ''")
+
+
 def test_what_is_submitted_shows_without_a_reload(scene: Scene, window: Browser) -> None:
     show(window, scene.url, "#/submissions?client=live", "Nothing matches")
     window.script("window.kept = true")
