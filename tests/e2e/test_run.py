@@ -180,7 +180,7 @@ def test_an_estimate_is_by_step(tmp_path: Path) -> None:
 
 def test_status_and_stages_of_nothing(tmp_path: Path) -> None:
     done = trainer("status", f"--workdir={tmp_path}")
-    assert done.returncode == 3 and "neither a run nor a checkpoint" in done.stderr
+    assert done.returncode == 3 and "neither a run nor a checkpoint nor a round" in done.stderr
     (tmp_path / "conf").write_text('prepare { source = "kernelbook" }\n')
     done = trainer("run", str(tmp_path / "conf"), "--stage=sft", f"--workdir={tmp_path}")
     assert done.returncode == 3 and "sft: what it needs is missing" in done.stderr

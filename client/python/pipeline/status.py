@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +42,53 @@ def is_alive(pid: int) -> bool:
     return True
 
 
+def rounds(workdir: Path) -> Json:
+    """Of each directory of trainer bestofn what its journal and its report have, and the names of its files."""
+    out: Json = {}
+    for path in sorted(filter(Path.is_dir, workdir.glob("outputs/bestofn_*"))):
+        tasks, answers, judged, rewards = set(), 0, 0, []
+        for record in journal(path / "journal.jsonl"):
+            if record.get("event") == "sampled":
+                answers += len(record["answers"])
+            elif record.get("event") == "judged":
+                tasks.add(record["task"])
+                judged += len(record["verdicts"])
+                rewards += [one["reward"] for one in record["verdicts"] if one.get("reward") is not None]
+        report = read(path / "report.json", dict) or {}
+        out[path.name.removeprefix("bestofn_")] = {
+            "path": str(path),
+            "files": sorted(file.name for file in path.iterdir()),
+            "is_finished": bool(report),
+            "tasks": report.get("tasks"),
+            "tasks_judged": len(tasks),
+            "answers": answers,
+            "answers_judged": judged,
+            "mean_reward": sum(rewards) / len(rewards) if rewards else None,
+        }
+    return out
+
+
+def journal(path: Path) -> Iterator[Json]:
+    """Its records. What is behind the last line's end was not written whole."""
+    try:
+        with path.open("rb") as file:
+            for line in file:
+                if line.endswith(b"\n"):
+                    yield json.loads(line)
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
+        raise PipelineError(f"{path}: {error}") from error
+
+
 def read_status(workdir: Path) -> Json:
     state = read(workdir / "run.json", dict)
-    found, restoring = checkpoints(workdir), unfinished(workdir)
-    if state is None and not found and not restoring:
-        raise PipelineError(f"{workdir} has neither a run nor a checkpoint")
+    found, restoring, made = checkpoints(workdir), unfinished(workdir), rounds(workdir)
+    if state is None and not found and not restoring and not made:
+        raise PipelineError(f"{workdir} has neither a run nor a checkpoint nor a round of bestofn")
     state = state or {}
     is_running = bool(state.get("pid")) and is_alive(state["pid"])
-    document: Json = {"is_running": is_running, "steps": {}, "checkpoints": found}
+    document: Json = {"is_running": is_running, "steps": {}, "checkpoints": found, "rounds": made}
     for name, step in (state.get("steps") or {}).items():
         is_lost = not is_running and step.get("state") == "running"
         kept = {key: step[key] for key in ("seconds", "at") if key in step}
@@ -59,11 +99,18 @@ def read_status(workdir: Path) -> Json:
 
 
 def show(document: Json) -> None:
-    print("running" if document["is_running"] else "not running")
+    if document["steps"] or not document["rounds"]:  # of a round by itself nothing tells
+        print("running" if document["is_running"] else "not running")
     for name, step in document["steps"].items():
         print(f"  {name:<18} {step['state']:<12} {step.get('seconds', 0):8.0f} s  {step.get('at', '')}")
     for name, one in document["checkpoints"].items():
         print(f"  checkpoint of {name}: step {one.get('step')} of {one.get('steps', '?')}, {one['path']}")
+    for name, one in document["rounds"].items():
+        tasks = f"{one['tasks_judged']}{' of ' + str(one['tasks']) if one['is_finished'] else ''} tasks"
+        reward = "" if one["mean_reward"] is None else f", mean reward {one['mean_reward']:.3f}"
+        judged = f"{one['answers_judged']} of {one['answers']} answers judged{reward}"
+        print(f"  round {name}: {'' if one['is_finished'] else 'not '}finished, {tasks}, {judged}, {one['path']}")
+        print(f"    {' '.join(one['files'])}")
     for name, one in document.get("along", {}).items():
         if one["ended"] > 0:
             now = "runs again" if one["is_running"] else "does not run"
