@@ -500,7 +500,16 @@ flag_cb(int key, char *value, struct argp_state *state)
     case KEY_MANUAL:
         f->config->task = CONFIG_MANUAL;
         return 0;
+    case 'h': /* argp has -? */
+        argp_state_help(state, state->out_stream, ARGP_HELP_STD_HELP);
+        return 0;
     case ARGP_KEY_ARG:
+        if (strcmp(value, "help") == 0)
+            argp_state_help(state, state->out_stream, ARGP_HELP_STD_HELP);
+        if (strcmp(value, "version") == 0) {
+            puts(argp_program_version);
+            exit(EXIT_SUCCESS);
+        }
         argp_error(state, "no argument is expected: \"%s\"", value);
         return EINVAL;
     default:
@@ -509,7 +518,7 @@ flag_cb(int key, char *value, struct argp_state *state)
 }
 
 struct flag_texts {
-    struct argp_option options[SETTINGS + REMOVED + 5];
+    struct argp_option options[SETTINGS + REMOVED + 6];
     char names[SETTINGS + REMOVED][32];
     char helps[SETTINGS][320];
 };
@@ -570,7 +579,8 @@ config_read_flags(struct config *c, int argc, char **argv, bool is_first_pass, s
     *last++ = (struct argp_option){ "config", KEY_CONFIG, "FILE", 0, "read settings from FILE", -1 };
     *last++ = (struct argp_option){ "check-config", KEY_CHECK, NULL, 0, "check the settings and exit", -1 };
     *last++ = (struct argp_option){ "check", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, -1 };
-    *last = (struct argp_option){ "help-conf", KEY_MANUAL, NULL, OPTION_HIDDEN, NULL, -1 };
+    *last++ = (struct argp_option){ "help-conf", KEY_MANUAL, NULL, OPTION_HIDDEN, NULL, -1 };
+    *last = (struct argp_option){ NULL, 'h', NULL, OPTION_HIDDEN, NULL, -1 };
     int rc = argp_parse(&argp, argc, argv, 0, NULL, &f);
     if (rc != 0 && err && err->code == ERR_NONE)
         return error_set(err, rc == ENOMEM ? ERR_NOMEM : ERR_INPUT, "command line: %s", strerror(rc));

@@ -63,9 +63,18 @@ static int
 parse(int key, char *arg, struct argp_state *state)
 {
     int *command_at = state->input;
-    (void)arg;
+
     switch (key) {
+    case 'h': /* argp has -? */
+        argp_state_help(state, state->out_stream, ARGP_HELP_STD_HELP);
+        return 0;
     case ARGP_KEY_ARG: /* what follows is the command's own */
+        if (strcmp(arg, "help") == 0)
+            argp_state_help(state, state->out_stream, ARGP_HELP_STD_HELP);
+        if (strcmp(arg, "version") == 0) {
+            puts(argp_program_version);
+            exit(TRAINER_OK);
+        }
         *command_at = state->next - 1;
         state->next = state->argc;
         return 0;
@@ -77,7 +86,8 @@ parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-static const struct argp argp = { NULL, parse, "COMMAND [ARGUMENT...]", doc, NULL, NULL, NULL };
+static const struct argp_option options[] = { { NULL, 'h', NULL, OPTION_HIDDEN, NULL, 0 }, { 0 } };
+static const struct argp argp = { options, parse, "COMMAND [ARGUMENT...]", doc, NULL, NULL, NULL };
 
 static const char *
 environment(const char *name, const char *otherwise)

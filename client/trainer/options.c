@@ -107,6 +107,9 @@ parse_common(int key, char *arg, struct argp_state *state)
     case OPT_CHECK_ARGUMENTS:
         t->is_argument_check = true;
         return 0;
+    case 'h': /* argp has -? */
+        argp_state_help(state, state->out_stream, ARGP_HELP_STD_HELP);
+        return 0;
     case ARGP_KEY_SUCCESS: /* every parser has seen the end of the line */
         if (t->is_argument_check)
             exit(TRAINER_OK);
@@ -122,6 +125,7 @@ static const struct argp_option common_options[] = {
     { "check-arguments", OPT_CHECK_ARGUMENTS, NULL, OPTION_HIDDEN, "End well if the rest of the line is",
       -2 },
     { "workdir", 'w', "DIR", 0, "Where data, checkpoints and outputs go (default .)", -2 },
+    { NULL, 'h', NULL, OPTION_HIDDEN, NULL, 0 },
     { 0 },
 };
 

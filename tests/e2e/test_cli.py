@@ -819,6 +819,26 @@ def test_help_and_version_are_what_hands_know(script: Script) -> None:
     assert not script.calls
 
 
+@pytest.mark.parametrize("program", ["verifierd", "trainer"])
+def test_the_other_programs_know_the_same_words(program: str) -> None:
+    def said(word: str) -> bytes:
+        done = subprocess.run([VERIFIER.with_name(program), word], capture_output=True, timeout=20, check=True)
+        assert done.stderr == b"", word
+        return done.stdout
+
+    usage, version = said("--help"), said("--version")
+    assert usage.startswith(f"Usage: {program} ".encode()) and version.startswith(program.encode())
+    assert {said("-h"), said("help")} == {usage}
+    assert said("version") == version
+
+
+def test_a_trainer_command_knows_h() -> None:
+    for word in ("-h", "--help"):
+        command = [str(VERIFIER.with_name("trainer")), "bestofn", word]
+        done = subprocess.run(command, capture_output=True, timeout=20, check=True)
+        assert done.stdout.startswith(b"Usage: trainer bestofn"), word
+
+
 def test_each_command_of_the_help_has_one_line(script: Script) -> None:
     text = verifier(script, "help").stdout.decode().partition("own --help:\n")[2].partition("\n\n")[0]
     assert [line for line in text.splitlines() if not line.startswith("  ")] == []
