@@ -12,6 +12,7 @@
 #include <uv.h>
 
 #include "common/auto.h"
+#include "common/buffer.h"
 #include "common/hash.h"
 #include "common/log.h"
 #include "server/audit.h"
@@ -249,6 +250,17 @@ open_store(struct server *s, struct error *err)
     return store_open(&s->loop, s->config.store, &options, STORE_WRITES_MAX, &s->store, err);
 }
 
+static void
+log_what_runs(const struct server *s, const struct devices *devices)
+{
+    AUTO_BUFFER struct buffer names = BUFFER_INIT;
+
+    for (size_t i = 0; i < devices->n; i++)
+        buffer_printf(&names, " %s", devices->all[i].name);
+    log_info(NULL, "verifierd %s: store %s, python %s, devices%s", VERIFIERD_VERSION, store_shown(s->store),
+             s->config.python, names.data ? names.data : " ?");
+}
+
 static int
 start(struct server *s, struct error *err)
 {
@@ -266,6 +278,8 @@ start(struct server *s, struct error *err)
         rc = retention_new(&s->loop, &s->config, s->store, &s->retention, err);
     if (rc == 0)
         http_set_retention(s->http, s->retention);
+    if (rc == 0)
+        log_what_runs(s, &devices);
     return rc;
 }
 

@@ -117,6 +117,12 @@ store_commits(const struct store *s)
 }
 
 const char *
+store_shown(const struct store *s)
+{
+    return s->backend->ops->name(s->backend);
+}
+
+const char *
 store_trouble(const struct store *s)
 {
     return writer_trouble(s->writer);

@@ -647,6 +647,8 @@ struct store_reader *store_reader(struct store *s);
  * and one that was full is known to have room.
  */
 bool store_is_writable(struct store *s);
+/* The path of the file, or the database's URL without a password. View. */
+const char *store_shown(const struct store *s);
 /* What is wrong, in a few words, where it cannot be written; NULL. */
 const char *store_trouble(const struct store *s);
 /* Whose transaction was open for a minute or more when it was last reaped, "" where nobody's was. View. */

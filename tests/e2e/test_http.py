@@ -953,6 +953,15 @@ def test_reload_takes_live_settings_and_keeps_the_rest() -> None:
             assert daemon.stop() == 0
 
 
+def test_the_log_says_what_runs(start_daemon: service.StartDaemon) -> None:
+    daemon = start_daemon(ready=False, paused=True, device="cpu:0,1")
+    wait_for_log(daemon, '"listening on')
+    logged = [json.loads(line)["msg"] for line in daemon.log.read_text().splitlines()]
+    version = daemon.client.get("/v1/status").json()["version"]
+    store, python = daemon.directory / "store.db", os.environ.get("PYTHON", "python3")
+    assert f"verifierd {version}: store {store}, python {python}, devices cpu:0 cpu:1" in logged
+
+
 # --- aids ---
 
 
