@@ -272,8 +272,21 @@ hint_of_finding(const struct feedback *f)
     return NULL;
 }
 
-/* An answer that is near the expected one everywhere is another formula or precision, and no wrong index. */
-#define NEAR_RELATIVE 0.02
+/*
+ * An answer that is near the expected one everywhere is another formula or precision, and no wrong index. How near is
+ * measured as the tolerance is, atol being rtol times the scale of the values: an error has no relative size at 0.
+ */
+#define NEAR 0.02
+
+static bool
+is_near(const struct feedback *f)
+{
+    double rtol = json_number_value(json_object_get(f->mismatch, "rtol")),
+           atol = json_number_value(json_object_get(f->mismatch, "atol")),
+           expected = json_number_value(json_object_get(f->mismatch, "expected"));
+
+    return f->max_abs > 0 && f->max_abs * rtol < NEAR * (atol + rtol * fabs(expected));
+}
 
 static const char *
 hint_of_mismatch(const struct feedback *f)
@@ -281,7 +294,7 @@ hint_of_mismatch(const struct feedback *f)
     double wrong = json_number_value(json_object_get(f->mismatch, "differing")),
            of = json_number_value(json_object_get(f->mismatch, "of"));
 
-    if (f->max_rel > 0 && f->max_rel < NEAR_RELATIVE)
+    if (is_near(f))
         return "The values are close: look for an approximation (tanh for erf), a lower precision (bfloat16, "
                "TF32) or an epsilon that differs.";
     if (of > 0 && wrong < 0.5 * of)
