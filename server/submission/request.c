@@ -418,6 +418,8 @@ submit_request_read(json_t *body, struct submit_request *out, struct json_fault 
     enum funnel_refusal refusal = finish_common(&c, policy, reward_spec, reference, out, fault);
     if (refusal != FUNNEL_OK)
         return refusal;
+    if (reward_needs_rank(&c.reward))
+        return BAD(json_refuse(fault, "/reward", "needs a rank, which only a group has: post /v1/groups"));
     out->candidates = calloc(1, sizeof(*out->candidates));
     if (!out->candidates)
         return FUNNEL_UNAVAILABLE;
