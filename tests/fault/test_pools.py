@@ -66,8 +66,8 @@ def test_none_is_made_beside_timing(start_scripted: service.StartDaemon) -> None
     service.wait_for(lambda: client.get(f"/v1/submissions/{timed}").json()["stage"] == "timing")
     # The reference, the candidate, one that waits.
     service.wait_for(lambda: len(children_of(client, "run_zygote")) == 3)
+    service.wait_for(lambda: (pool_of(client)["ready"], pool_of(client)["making"]) == (1, 0))
     before = pool_of(client)
-    assert (before["ready"], before["making"]) == (1, 0)
     os.kill(max(children_of(client, "run_zygote")), signal.SIGKILL)
     service.wait_for(lambda: pool_of(client)["lost"] == 1)
     waiting = burst(client, 4, "tiny=fail:shape")
