@@ -144,7 +144,7 @@ attribution_promises_rerun(struct submission *s, enum verdict_class class_, int 
     snprintf(s->rerun.why, sizeof(s->rerun.why), "%s", j->neighbour);
     scheduler_promise_rerun(s->funnel->scheduler, &s->job);
     if (!s->job.is_rerun)
-        counters_rerun(s->funnel->counters, RERUN_REFUSED);
+        counters_count(s->funnel->counters, RERUN_REFUSED);
     log_info(s->id, "%s at %s is %s: %s", class_name(class_), stage_name(s->rerun.stage),
              s->job.is_rerun ? "judged again alone" : "in doubt, and there is no time to judge it again",
              j->neighbour);

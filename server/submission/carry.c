@@ -77,11 +77,11 @@ handed_on_cb(void *arg, int code, const struct error *err)
     s->is_claiming = false;
     if (code == 0) {
         log_info(s->id, "compiled, and left to a node with a device");
-        counters_hand_on(f->counters);
+        counters_count(f->counters, COUNT_HANDED_ON);
         f->taken(s);
     } else if (code == ERR_CONFLICT || code == ERR_NOTFOUND) {
         log_warn(s->id, "it is not handed on: %s", err->text);
-        counters_fence(f->counters);
+        counters_count(f->counters, COUNT_FENCED);
         f->taken(s);
     } else if (s->is_cancelled) {
         submission_conclude(s, EVENT_CANCEL);
@@ -160,5 +160,5 @@ carry_take(struct submission *s, const struct carried_row *row)
         j->carried_ms[i] = json_number_value(json_array_get(run_ms, i));
     j->carried_done = (int)json_integer_value(json_object_get(document, "done"));
     j->carried_of = (int)json_integer_value(json_object_get(document, "of"));
-    counters_carry(s->funnel->counters);
+    counters_count(s->funnel->counters, COUNT_CARRIED);
 }

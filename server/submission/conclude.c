@@ -49,7 +49,7 @@ recorded_cb(void *arg, int code, const struct error *err)
         record(s); /* this node claimed it from the store while the write was under way (node.c) */
     } else if (code == ERR_CONFLICT || code == ERR_NOTFOUND) {
         log_warn(s->id, "its verdict is refused: %s", err->text);
-        counters_fence(f->counters);
+        counters_count(f->counters, COUNT_FENCED);
         f->taken(s);
     } else {
         log_error(s->id, "its verdict is not stored yet: %s", err->text);
@@ -298,7 +298,7 @@ submission_return(struct submission *s, bool gives_back)
     s->attempt = NULL;
     s->is_returned = false;
     submission_waits(s);
-    counters_return(f->counters);
+    counters_count(f->counters, COUNT_RETURNED);
     release(s);
     scheduler_add_for_slot(f->scheduler, &s->job, true);
     scheduler_kick(f->scheduler);

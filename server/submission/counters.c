@@ -34,11 +34,30 @@ struct counters {
     int64_t classes[CLASS_N];          /* those without one were cancelled */
     struct rejection_count rejections[256];
     size_t n_rejections;
-    int64_t reuse[REUSE_N], reruns[RERUN_N];
+    int64_t counts[COUNT_N];
     double verdict_s; /* sum, from submission to verdict */
-    int64_t finished, shared, returned, fenced, handed_on, carried, started_ns, last_finish_ns;
+    int64_t finished, shared, started_ns, last_finish_ns;
     double service_s;
 };
+
+/* Where each is shown: in an object of counters_json(), or beside those. */
+static const struct {
+    const char *in, *name;
+} shown[] = {
+    [COUNT_RETURNED] = { NULL, "returned" },
+    [COUNT_FENCED] = { NULL, "fenced" },
+    [COUNT_HANDED_ON] = { NULL, "handed_on" },
+    [COUNT_CARRIED] = { NULL, "carried" },
+    [REUSE_HIT] = { "cache", "hits" },
+    [REUSE_JOINED] = { "cache", "joined" },
+    [REUSE_MISS] = { "cache", "misses" },
+    [REUSE_RECHECKED] = { "cache", "rechecked" },
+    [REUSE_DIFFERED] = { "cache", "differed" },
+    [RERUN_REFUSED] = { "reruns", "refused" },
+    [RERUN_CONFIRMED] = { "reruns", "confirmed" },
+    [RERUN_CLEARED] = { "reruns", "cleared" },
+};
+_Static_assert(ARRAY_LEN(shown) == COUNT_N, "show every count");
 
 static const struct histogram_bounds reward_bounds = {
     12, { -0.5, 0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1 }
@@ -134,31 +153,10 @@ counters_hold_device(struct counters *c, double seconds)
 /* --- ends --- */
 
 void
-counters_return(struct counters *c)
+counters_count(struct counters *c, enum count what)
 {
     c->generation++;
-    c->returned++;
-}
-
-void
-counters_fence(struct counters *c)
-{
-    c->generation++;
-    c->fenced++;
-}
-
-void
-counters_hand_on(struct counters *c)
-{
-    c->generation++;
-    c->handed_on++;
-}
-
-void
-counters_carry(struct counters *c)
-{
-    c->generation++;
-    c->carried++;
+    c->counts[what]++;
 }
 
 void
@@ -220,24 +218,10 @@ counters_service_s(const struct counters *c)
 }
 
 void
-counters_reuse(struct counters *c, enum reuse how)
-{
-    c->generation++;
-    c->reuse[how]++;
-}
-
-void
 counters_save_by_reuse(struct counters *c, double seconds)
 {
     c->generation++;
     c->saved_s[SAVED_BY_REUSE] += seconds;
-}
-
-void
-counters_rerun(struct counters *c, enum rerun_end how)
-{
-    c->generation++;
-    c->reruns[how]++;
 }
 
 /* --- showing --- */
@@ -261,16 +245,6 @@ stage_json(const struct counters *c, int stage)
                      s->device_s, "run_seconds", histogram_json(&c->run_seconds[stage], &histogram_seconds));
 }
 
-/* How those that may share a verdict came by theirs. */
-static json_t *
-reuse_json(const struct counters *c)
-{
-    return json_pack("{s:I, s:I, s:I, s:I, s:I}", "hits", (json_int_t)c->reuse[REUSE_HIT], "joined",
-                     (json_int_t)c->reuse[REUSE_JOINED], "misses", (json_int_t)c->reuse[REUSE_MISS],
-                     "rechecked", (json_int_t)c->reuse[REUSE_RECHECKED], "differed",
-                     (json_int_t)c->reuse[REUSE_DIFFERED]);
-}
-
 json_t *
 counters_json(const struct counters *c, double rerun_held_s)
 {
@@ -286,16 +260,16 @@ counters_json(const struct counters *c, double rerun_held_s)
         json_array_append_new(rejections,
                               json_pack("{s:s, s:s, s:I}", "class", class_name(c->rejections[i].class_),
                                         "rule", c->rejections[i].rule, "n", (json_int_t)c->rejections[i].n));
-    json_t *reruns = json_pack("{s:I, s:I, s:I, s:f}", "refused", (json_int_t)c->reruns[RERUN_REFUSED],
-                               "confirmed", (json_int_t)c->reruns[RERUN_CONFIRMED], "cleared",
-                               (json_int_t)c->reruns[RERUN_CLEARED], "held_s", rerun_held_s);
-    return json_pack(
-        "{s:o, s:o, s:o, s:o, s:f, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "stages", stages, "classes",
-        classes, "rejections", rejections, "cache", reuse_json(c), "verdict_s", c->verdict_s, "finished",
-        (json_int_t)c->finished, "returned", (json_int_t)c->returned, "fenced", (json_int_t)c->fenced,
-        "handed_on", (json_int_t)c->handed_on, "carried", (json_int_t)c->carried, "reruns", reruns, "rewards",
-        histogram_json(&c->rewards, &reward_bounds), "speedups",
-        histogram_json(&c->speedups, &speedup_bounds), "device_s", saved_json(c->device_s, c->saved_s));
+    json_t *out = json_pack("{s:o, s:o, s:o, s:{}, s:{s:f}, s:f, s:I, s:o, s:o, s:o}", "stages", stages,
+                            "classes", classes, "rejections", rejections, "cache", "reruns", "held_s",
+                            rerun_held_s, "verdict_s", c->verdict_s, "finished", (json_int_t)c->finished,
+                            "rewards", histogram_json(&c->rewards, &reward_bounds), "speedups",
+                            histogram_json(&c->speedups, &speedup_bounds), "device_s",
+                            saved_json(c->device_s, c->saved_s));
+    for (int i = 0; i < COUNT_N; i++)
+        json_object_set_new(shown[i].in ? json_object_get(out, shown[i].in) : out, shown[i].name,
+                            json_integer(c->counts[i]));
+    return out;
 }
 
 /* {"n","sum","mean"}; null where there is none. */

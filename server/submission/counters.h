@@ -40,13 +40,22 @@ void counters_hold_device(struct counters *c, double seconds);
 
 /* --- ends --- */
 
-/* A submission was put back into the queue. */
-void counters_return(struct counters *c);
-/* A verdict was made here and refused by the store: another node has the submission, or has ended it. */
-void counters_fence(struct counters *c);
-/* A submission was compiled here for a node with a device; or it came compiled. */
-void counters_hand_on(struct counters *c);
-void counters_carry(struct counters *c);
+enum count {
+    COUNT_RETURNED, /* a submission was put back into the queue */
+    COUNT_FENCED, /* the store refused a verdict made here: another node has the submission, or has ended it */
+    COUNT_HANDED_ON, /* a submission was compiled here for a node with a device */
+    COUNT_CARRIED,   /* a submission came compiled */
+    REUSE_HIT,       /* a stored verdict answered */
+    REUSE_JOINED,    /* one that was in flight did */
+    REUSE_MISS,
+    REUSE_RECHECKED,
+    REUSE_DIFFERED,
+    RERUN_REFUSED, /* a rerun had no time */
+    RERUN_CONFIRMED,
+    RERUN_CLEARED, /* it ended with another class */
+    COUNT_N
+};
+void counters_count(struct counters *c, enum count what);
 /* What a verdict made here is worth; speedup NAN: it was not timed. */
 void counters_add_reward(struct counters *c, double reward, double speedup);
 /*
@@ -59,14 +68,8 @@ void counters_reject(struct counters *c, enum verdict_class class_, const char *
 /* Smoothed seconds from one verdict to the next while there is work; 0: not known. */
 double counters_service_s(const struct counters *c);
 
-enum reuse { REUSE_HIT, REUSE_JOINED, REUSE_MISS, REUSE_RECHECKED, REUSE_DIFFERED, REUSE_N };
-void counters_reuse(struct counters *c, enum reuse how);
 /* A verdict was reused that took so many seconds of a device when it was made. */
 void counters_save_by_reuse(struct counters *c, double seconds);
-
-/* A rerun had no time; or it ended with the same class again, or with another. */
-enum rerun_end { RERUN_REFUSED, RERUN_CONFIRMED, RERUN_CLEARED, RERUN_N };
-void counters_rerun(struct counters *c, enum rerun_end how);
 
 /* --- showing --- */
 

@@ -47,7 +47,7 @@ count(struct submission *s)
     if (class_info(j->class_)->is_cheat)
         counters_reject(f->counters, j->class_, j->rule);
     if (s->job.is_rerun)
-        counters_rerun(f->counters, j->class_ == s->rerun.class_ ? RERUN_CONFIRMED : RERUN_CLEARED);
+        counters_count(f->counters, j->class_ == s->rerun.class_ ? RERUN_CONFIRMED : RERUN_CLEARED);
     count_spared(f, j);
 }
 

@@ -68,7 +68,7 @@ compare(struct recheck *c)
 
     if (is_same_class && is_same_stage && !is_other_speed(old, new))
         return;
-    counters_reuse(c->funnel->counters, REUSE_DIFFERED);
+    counters_count(c->funnel->counters, REUSE_DIFFERED);
     log_warn(now->id, "judged again, and not as before: %s, speedup %.4g now; %s, %.4g as %s", now->class_,
              number_in(new, "speedup"), c->then_class ? c->then_class : "nothing", number_in(old, "speedup"),
              c->then_id);

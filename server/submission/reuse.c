@@ -171,12 +171,12 @@ is_answered(struct submission *s, struct asking *a)
     if (a->rc == 0 && !*a->primary && (int64_t)(random_u64() % 100) < f->config->cache_recheck_percent) {
         memcpy(s->recheck_of, a->from.id, sizeof(s->recheck_of));
         s->cache = "rechecked";
-        counters_reuse(f->counters, REUSE_RECHECKED);
+        counters_count(f->counters, REUSE_RECHECKED);
         return false;
     }
     if (!hand_on(s, a))
         return false;
-    counters_reuse(f->counters, *a->primary ? REUSE_JOINED : REUSE_HIT);
+    counters_count(f->counters, *a->primary ? REUSE_JOINED : REUSE_HIT);
     return true;
 }
 
@@ -321,7 +321,7 @@ reuse_enqueue(struct submission *s)
             return;
         flight_lead(f->flight, &s->flight, key);
         if (!*s->recheck_of)
-            counters_reuse(f->counters, REUSE_MISS);
+            counters_count(f->counters, REUSE_MISS);
     }
     scheduler_add_for_slot(f->scheduler, &s->job, false);
 }

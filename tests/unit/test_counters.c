@@ -156,13 +156,13 @@ every_count_changes_the_generation(void **state)
     CHANGES(counters_skip_stage(c, STAGE_AST));
     CHANGES(counters_spare_stage(c, STAGE_AST));
     CHANGES(counters_hold_device(c, 1));
-    CHANGES(counters_return(c));
+    CHANGES(counters_count(c, COUNT_RETURNED));
     CHANGES(counters_add_reward(c, 1, NAN));
     CHANGES(counters_finish(c, CLASS_OK, 1, false));
     CHANGES(counters_reject(c, CLASS_HACK, ""));
-    CHANGES(counters_reuse(c, REUSE_HIT));
+    CHANGES(counters_count(c, REUSE_HIT));
     CHANGES(counters_save_by_reuse(c, 1));
-    CHANGES(counters_rerun(c, RERUN_CLEARED));
+    CHANGES(counters_count(c, RERUN_CLEARED));
 }
 
 #define COUNTING(test) cmocka_unit_test_setup_teardown(test, begin, end)
