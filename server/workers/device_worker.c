@@ -361,39 +361,41 @@ device_worker_free(struct device_worker *w)
 
 /* --- what its owner wants --- */
 
-static int
-refuse(const struct device_worker *w, struct error *err)
+/* False, with err: it takes no job. */
+static bool
+is_idle(const struct device_worker *w, struct error *err)
 {
-    return error_set(err, ERR_UNAVAILABLE, "%s is %s", w->device.name, device_state_name(w->state));
+    if (w->state != DEVICE_IDLE)
+        error_set(err, ERR_UNAVAILABLE, "%s is %s", w->device.name, device_state_name(w->state));
+    return w->state == DEVICE_IDLE;
 }
 
-static void
+static int
 begin(struct device_worker *w)
 {
     w->state = DEVICE_BUSY;
     pump(w);
+    return 0;
 }
 
 int
 device_worker_open(struct device_worker *w, const struct job_submission *s, const struct job_ops *ops,
                    void *arg, struct error *err)
 {
-    int rc = w->state == DEVICE_IDLE ? job_open(w->job, s, ops, arg, err) : refuse(w, err);
-
-    if (rc == 0)
-        begin(w);
-    return rc;
+    if (!is_idle(w, err))
+        return ERR_UNAVAILABLE;
+    job_open(w->job, s, ops, arg);
+    return begin(w);
 }
 
 int
 device_worker_register(struct device_worker *w, const struct job_registration *r, job_registered_cb *cb,
                        void *arg, struct error *err)
 {
-    int rc = w->state == DEVICE_IDLE ? job_register(w->job, r, cb, arg, err) : refuse(w, err);
-
-    if (rc == 0)
-        begin(w);
-    return rc;
+    if (!is_idle(w, err))
+        return ERR_UNAVAILABLE;
+    job_register(w->job, r, cb, arg);
+    return begin(w);
 }
 
 void

@@ -1,7 +1,6 @@
 #include "server/workers/job.h"
 
 #include <assert.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,24 +28,17 @@ enum phase {
     PHASE_N
 };
 
-/* What one job is. All zero but images_fd where there is none. */
+/* What one job is. All zero where there is none. */
 struct work {
     bool is_registration;
     bool is_opened;     /* the referee knows the job */
     bool is_limited;    /* its deadline has passed, and the child was killed for it */
     bool is_abnormal;   /* the device may have been harmed */
-    bool is_compiled;   /* the candidate is the reference itself, for torch to compile */
     int64_t wanting_ns; /* monotonic: since when it waits for children */
     struct gpu_child *candidate, *reference;
-    char task_id[REFERENCE_ID_SIZE];
-    char *entry, *task_entry, *cache;
-    int images_fd; /* -1: none */
-    char *source, *spec, *reference_source;
-    size_t source_size, spec_size, reference_size;
-    json_t *policy, *cases;
-    bool dynamic_shapes, is_grouped;
-    bool is_isolated; /* nobody but its own children on the device */
-    uint64_t seed;
+    struct job_submission what; /* a reference to its policy is owned */
+    struct job_registration task;
+    const char *task_id; /* of either */
     char stage[16];
     int64_t limit_ms;
     struct child_end end;
@@ -124,106 +116,34 @@ job_is_none(const struct job *j)
     return j->phase == PHASE_NONE;
 }
 
-/* --- its memory --- */
-
-static void
-work_release(struct work *w)
-{
-    free(w->entry);
-    free(w->task_entry);
-    free(w->cache);
-    free(w->source);
-    free(w->spec);
-    free(w->reference_source);
-    auto_close(&w->images_fd);
-    json_decref(w->policy);
-    json_decref(w->cases);
-    buffer_release(&w->output);
-}
-
-static char *
-copy(const char *bytes, size_t size)
-{
-    char *out = bytes ? malloc(size + 1) : NULL;
-    if (out) {
-        memcpy(out, bytes, size);
-        out[size] = '\0';
-    }
-    return out;
-}
-
-static char *
-copy_text(const char *text)
-{
-    return text ? copy(text, strlen(text)) : NULL;
-}
-
 /* --- beginning --- */
 
-static int
-begin(struct job *j, struct work *w, bool is_whole, struct error *err)
+static void
+begin(struct job *j, const struct work *w)
 {
-    if (!is_whole) {
-        work_release(w);
-        return error_set(err, ERR_NOMEM, "no memory for a job");
-    }
     j->work = *w;
     j->asked = (struct asked){ .stolen_ms = -1 };
     j->work.wanting_ns = clock_monotonic_ns();
     snprintf(j->id, sizeof(j->id), "j%lld", (long long)++j->made);
     move(j, PHASE_ACQUIRE);
-    return 0;
 }
 
-int
-job_open(struct job *j, const struct job_submission *s, const struct job_ops *ops, void *arg,
-         struct error *err)
+void
+job_open(struct job *j, const struct job_submission *s, const struct job_ops *ops, void *arg)
 {
-    struct work w = {
-        .entry = copy_text(s->entry),
-        .task_entry = copy_text(s->task_entry),
-        .cache = copy_text(s->cache),
-        .source = copy(s->source, s->source_size),
-        .source_size = s->source_size,
-        .spec = copy(s->spec, s->spec_size),
-        .spec_size = s->spec_size,
-        .reference_source = copy(s->reference, s->reference_size),
-        .reference_size = s->reference_size,
-        .policy = json_incref(s->policy),
-        .seed = s->seed,
-        .is_grouped = s->is_grouped,
-        .is_isolated = s->is_isolated,
-        .images_fd = s->images_fd >= 0 ? fcntl(s->images_fd, F_DUPFD_CLOEXEC, 0) : -1,
-        .ops = ops,
-        .arg = arg,
-    };
-
-    snprintf(w.task_id, sizeof(w.task_id), "%s", s->task_id);
-    return begin(j, &w,
-                 w.entry && w.task_entry && w.source && w.spec && w.reference_source &&
-                     (!s->cache || w.cache) && (s->images_fd < 0 || w.images_fd >= 0),
-                 err);
+    json_incref(s->policy);
+    begin(j, &(struct work){ .what = *s, .task_id = s->task_id, .ops = ops, .arg = arg });
 }
 
-int
-job_register(struct job *j, const struct job_registration *r, job_registered_cb *cb, void *arg,
-             struct error *err)
+void
+job_register(struct job *j, const struct job_registration *r, job_registered_cb *cb, void *arg)
 {
-    struct work w = {
-        .is_registration = true,
-        .entry = copy_text(r->entry),
-        .source = copy(r->source, r->source_size),
-        .source_size = r->source_size,
-        .cases = json_incref(r->cases),
-        .dynamic_shapes = r->dynamic_shapes,
-        .images_fd = -1,
-        .registered = cb,
-        .arg = arg,
-    };
-
-    snprintf(w.task_id, sizeof(w.task_id), "%s", r->task_id);
-    /* Without its name another class would be registered. */
-    return begin(j, &w, w.source && (!r->entry || w.entry), err);
+    begin(j, &(struct work){ .is_registration = true,
+                             .what.images_fd = -1,
+                             .task = *r,
+                             .task_id = r->task_id,
+                             .registered = cb,
+                             .arg = arg });
 }
 
 /* --- asking the referee --- */
@@ -298,7 +218,7 @@ answered(struct job *j)
 static bool
 shares_executor(const struct work *w)
 {
-    return w->images_fd >= 0 && !w->is_compiled && !w->is_isolated;
+    return w->what.images_fd >= 0 && !w->what.is_compiled && !w->what.is_isolated;
 }
 
 /* The children that the job needs, as far as they are ready. False: one is missing. */
@@ -324,55 +244,20 @@ has_children(struct job *j)
 }
 
 static bool
-ask_register(struct job *j)
-{
-    const struct work *w = &j->work;
-    const struct referee_registration what = {
-        .job = j->id,
-        .child = child_name(gpu_child_process(w->reference)),
-        .entry = w->entry,
-        .source = w->source,
-        .source_size = w->source_size,
-        .dynamic_shapes = w->dynamic_shapes,
-        .cases = w->cases,
-    };
-
-    return referee_register(j->referee, &what);
-}
-
-static bool
 ask_open(struct job *j)
 {
     const struct work *w = &j->work;
-    struct referee_opening what = {
-        .job = j->id,
-        .reference = child_name(gpu_child_process(w->reference)),
-        .candidate = child_name(gpu_child_process(w->candidate)),
-        .entry = w->entry,
-        .task_entry = w->task_entry,
-        .cache = w->cache,
-        .source = w->source,
-        .source_size = w->source_size,
-        .spec = w->spec,
-        .spec_size = w->spec_size,
-        .reference_source = w->reference_source,
-        .reference_size = w->reference_size,
-        .policy = w->policy,
-        .seed = w->seed,
-        .call_limit_ms = j->config->tiny_limit_ms,
-        .images_fd = w->images_fd,
-        .is_grouped = w->is_grouped,
-    };
+    struct job_submission what = w->what;
 
-    if (w->is_compiled) {
-        what.is_compiled = true;
-        what.entry = w->task_entry;
+    if (what.is_compiled) {
+        what.entry = what.task_entry;
         what.cache = NULL;
-        what.source = w->reference_source;
-        what.source_size = w->reference_size;
+        what.source = what.reference;
+        what.source_size = what.reference_size;
         what.images_fd = -1;
     }
-    return referee_open(j->referee, &what);
+    return referee_open(j->referee, j->id, child_name(gpu_child_process(w->reference)),
+                        child_name(gpu_child_process(w->candidate)), &what);
 }
 
 static void
@@ -382,12 +267,12 @@ acquire(struct job *j)
 
     if (!has_children(j))
         return;
-    if (w->is_isolated)
+    if (w->what.is_isolated)
         gpu_children_make_room(j->children, w->candidate, w->reference);
     gpu_child_note_used(w->reference);
     j->waited_s += (double)(clock_monotonic_ns() - w->wanting_ns) / 1e9;
     if (w->is_registration) {
-        if (ask_register(j))
+        if (referee_register(j->referee, j->id, child_name(gpu_child_process(w->reference)), &w->task))
             await(j, j->config->stage_limit_ms);
     } else if (ask_open(j)) {
         snprintf(w->stage, sizeof(w->stage), "open");
@@ -432,9 +317,9 @@ job_reopen(struct job *j)
 void
 job_reopen_compiled(struct job *j, json_t *policy)
 {
-    j->work.is_compiled = true;
-    json_decref(j->work.policy);
-    j->work.policy = json_incref(policy);
+    j->work.what.is_compiled = true;
+    json_decref(j->work.what.policy);
+    j->work.what.policy = json_incref(policy);
     job_reopen(j);
 }
 
@@ -627,7 +512,7 @@ take_work(struct job *j)
 {
     struct work w = j->work;
 
-    j->work = (struct work){ .images_fd = -1 };
+    j->work = (struct work){ 0 };
     j->asked = (struct asked){ .stolen_ms = -1 };
     uv_timer_stop(&j->timer);
     gpu_children_note_busy(j->children, false);
@@ -655,7 +540,6 @@ job_registered(struct job *j, const char *id, const struct buffer *spec, json_t 
     else if (w.reference)
         gpu_child_note_loaded(w.reference, w.task_id);
     w.registered(w.arg, spec, spec ? NULL : error);
-    work_release(&w);
     j->ended(j->arg, !spec);
 }
 
@@ -672,7 +556,8 @@ tell_closed(struct work *w, const char *why, bool is_others)
         w->registered(w->arg, NULL, NULL);
     else
         w->ops->closed(w->arg, &closing);
-    work_release(w);
+    json_decref(w->what.policy);
+    buffer_release(&w->output);
 }
 
 static void
@@ -703,7 +588,7 @@ job_allows_making(const struct job *j)
 {
     if (j->phase == PHASE_NONE || j->phase == PHASE_ACQUIRE)
         return true;
-    return !j->work.is_isolated && j->phase != PHASE_QUIET &&
+    return !j->work.what.is_isolated && j->phase != PHASE_QUIET &&
            !(j->asked.is_due && strcmp(j->work.stage, "timing") == 0);
 }
 
@@ -745,7 +630,6 @@ job_new(uv_loop_t *loop, const struct config *config, struct referee *referee, s
     *j = (struct job){
         .config = config, .referee = referee, .children = children, .ended = ended, .arg = arg
     };
-    j->work.images_fd = -1;
     uv_timer_init(loop, &j->timer);
     j->timer.data = j;
     *out = j;

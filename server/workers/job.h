@@ -36,31 +36,8 @@ struct job_ops {
     void (*closed)(void *arg, const struct job_closing *c); /* once, last */
 };
 
-/* Strings are copied. task_id: submissions with the same one share a reference. */
-struct job_submission {
-    const char *task_id;
-    const char *entry, *task_entry;
-    const char *source, *spec, *reference;
-    size_t source_size, spec_size, reference_size;
-    json_t *policy; /* borrowed; kept by reference */
-    uint64_t seed;
-    bool is_grouped;   /* others have this seed: what is right is kept for them */
-    const char *cache; /* NULL: none */
-    int images_fd;     /* borrowed: its plan with the images of its kernels; -1: it is judged live */
-    /* Idle references and children that are not needed yet are ended first, and none is made. */
-    bool is_isolated;
-};
-
 /* spec (JSON text, borrowed) when it was registered; else error {"type","text","line"} when it was refused; else lost. */
 typedef void job_registered_cb(void *arg, const struct buffer *spec, json_t *error);
-
-struct job_registration {
-    const char *task_id, *entry; /* entry NULL: to be found */
-    const char *source;
-    size_t source_size;
-    bool dynamic_shapes;
-    json_t *cases; /* NULL: none declared */
-};
 
 /* --- of the device's job --- */
 
@@ -76,11 +53,9 @@ int job_new(uv_loop_t *loop, const struct config *config, struct referee *refere
 void job_free(struct job *j); /* there is none; NULL is fine */
 
 bool job_is_none(const struct job *j);
-/* What the device_worker_… functions of the same names say. There must be none. 0 or ERR_NOMEM. */
-int job_open(struct job *j, const struct job_submission *s, const struct job_ops *ops, void *arg,
-             struct error *err);
-int job_register(struct job *j, const struct job_registration *r, job_registered_cb *cb, void *arg,
-                 struct error *err);
+/* What the device_worker_… functions of the same names say. There must be none. */
+void job_open(struct job *j, const struct job_submission *s, const struct job_ops *ops, void *arg);
+void job_register(struct job *j, const struct job_registration *r, job_registered_cb *cb, void *arg);
 void job_stage(struct job *j, const char *stage, int64_t limit_ms);
 void job_reopen(struct job *j);
 void job_reopen_compiled(struct job *j, json_t *policy);

@@ -14,6 +14,7 @@
 #define SPEC_MAX (8 << 20)
 
 struct referee {
+    const struct config *config;
     char device[32];
     struct process *process;
     const struct referee_ops *ops;
@@ -64,7 +65,7 @@ can_send(struct referee *r, struct channel_fd *fds, const char *const *bytes, co
 }
 
 bool
-referee_register(struct referee *r, const struct referee_registration *what)
+referee_register(struct referee *r, const char *job, const char *child, const struct job_registration *what)
 {
     struct channel_fd fds[] = { { "source", -1 } };
     const char *bytes[] = { what->source };
@@ -73,20 +74,20 @@ referee_register(struct referee *r, const struct referee_registration *what)
     if (!can_send(r, fds, bytes, sizes, ARRAY_LEN(fds)))
         return false;
     tell(r,
-         json_pack("{s:s, s:s, s:s, s:s?, s:b, s:O?}", "op", "register", "job", what->job, "child",
-                   what->child, "entry", what->entry, "dynamic_shapes", (int)what->dynamic_shapes, "cases",
-                   what->cases),
+         json_pack("{s:s, s:s, s:s, s:s?, s:b, s:O?}", "op", "register", "job", job, "child", child, "entry",
+                   what->entry, "dynamic_shapes", (int)what->dynamic_shapes, "cases", what->cases),
          fds, ARRAY_LEN(fds));
     return true;
 }
 
 bool
-referee_open(struct referee *r, const struct referee_opening *what)
+referee_open(struct referee *r, const char *job, const char *reference, const char *candidate,
+             const struct job_submission *what)
 {
     struct channel_fd fds[] = {
         { "source", -1 }, { "spec", -1 }, { "reference_source", -1 }, { "images", -1 }
     };
-    const char *bytes[] = { what->source, what->spec, what->reference_source };
+    const char *bytes[] = { what->source, what->spec, what->reference };
     size_t sizes[] = { what->source_size, what->spec_size, what->reference_size };
     bool has_images = what->images_fd >= 0;
     char seed[17];
@@ -96,10 +97,10 @@ referee_open(struct referee *r, const struct referee_opening *what)
     if (has_images)
         fds[ARRAY_LEN(bytes)].fd = fcntl(what->images_fd, F_DUPFD_CLOEXEC, 0);
     snprintf(seed, sizeof(seed), "%016llx", (unsigned long long)what->seed);
-    json_t *body = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:O, s:s, s:s?, s:I}", "op", "open", "job",
-                             what->job, "reference", what->reference, "candidate", what->candidate, "entry",
-                             what->entry, "task_entry", what->task_entry, "policy", what->policy, "seed",
-                             seed, "cache", what->cache, "call_limit_ms", (json_int_t)what->call_limit_ms);
+    json_t *body = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:O, s:s, s:s?, s:I}", "op", "open", "job", job,
+                             "reference", reference, "candidate", candidate, "entry", what->entry,
+                             "task_entry", what->task_entry, "policy", what->policy, "seed", seed, "cache",
+                             what->cache, "call_limit_ms", (json_int_t)r->config->tiny_limit_ms);
     if (what->is_compiled)
         json_object_set_new(body, "compile", json_true());
     if (what->is_grouped)
@@ -312,6 +313,7 @@ referee_new(uv_loop_t *loop, const struct config *config, const struct device *d
     }
     snprintf(r->device, sizeof(r->device), "%s", device->name);
     snprintf(name, sizeof(name), "referee %s", device->name);
+    r->config = config;
     r->ops = ops;
     r->arg = arg;
     const char *args[] = { config->python, script,        "--device", device->name, "--cores",

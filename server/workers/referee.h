@@ -44,29 +44,35 @@ void referee_kill(struct referee *r, const char *why);
 
 /* --- asking; what is asked while it is not ready is dropped --- */
 
-struct referee_registration {
-    const char *job, *child, *entry; /* entry NULL: to be found */
+/* Of jobs (job.h). Their texts are the owner's, and stay until the job has ended. */
+struct job_registration {
+    const char *task_id, *entry; /* entry NULL: to be found */
     const char *source;
     size_t source_size;
     bool dynamic_shapes;
     json_t *cases; /* NULL: none declared */
 };
 
-struct referee_opening {
-    const char *job, *reference, *candidate; /* these two: names of children */
-    const char *entry, *task_entry, *cache;  /* cache NULL: none */
-    const char *source, *spec, *reference_source;
+struct job_submission {
+    const char *task_id; /* those with the same one share a reference */
+    const char *entry, *task_entry;
+    const char *source, *spec, *reference;
     size_t source_size, spec_size, reference_size;
-    json_t *policy;
+    json_t *policy; /* borrowed; a job keeps a reference */
     uint64_t seed;
-    int64_t call_limit_ms;
-    int images_fd; /* -1: none */
-    bool is_compiled, is_grouped;
+    bool is_grouped;   /* others have this seed: what is right is kept for them */
+    const char *cache; /* NULL: none */
+    int images_fd;     /* its plan with the images of its kernels; -1: it is judged live */
+    /* Idle references and children that are not needed yet are ended first, and none is made. */
+    bool is_isolated;
+    bool is_compiled; /* the candidate is the reference itself, for torch to compile */
 };
 
 /* False: there is no memory for the message, and the referee is killed for that. */
-bool referee_register(struct referee *r, const struct referee_registration *what);
-bool referee_open(struct referee *r, const struct referee_opening *what);
+bool referee_register(struct referee *r, const char *job, const char *child,
+                      const struct job_registration *what);
+bool referee_open(struct referee *r, const char *job, const char *reference, const char *candidate,
+                  const struct job_submission *what);
 void referee_stage(struct referee *r, const char *job, const char *stage);
 /* is_kept: its candidate's process, which ran a plan, is to be made fit for another one; child_gone() where it is not. */
 void referee_close(struct referee *r, const char *job, bool is_kept);
