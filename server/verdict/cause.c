@@ -55,6 +55,8 @@ static const char *const known[] = {
     out_of_resource,
     "Pointer argument (at %n) cannot be accessed from Triton (cpu tensor?)",
     "the process ended before it answered",
+    "the import ran for over %n s while it was traced",
+    "%i() ran for over %n s while it was traced",
 };
 
 static bool

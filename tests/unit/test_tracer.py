@@ -101,6 +101,24 @@ def test_what_the_candidate_raises_is_its_own_failure(source: str, kind: str) ->
     assert [one.kind for one in found.refusals] == [kind]
 
 
+@pytest.mark.parametrize(
+    ("source", "part", "line"),
+    [
+        (model("while x.shape[0]:\n    pass\nreturn x"), "forward()", FIRST),
+        (model("return x", "while True:\n    torch.ones(4)"), "__init__()", FIRST - 2),
+        (f"{tracing.HEAD}while True:\n    pass\n", "the import", 5),
+    ],
+)
+def test_a_loop_without_an_end_is_named_with_its_line(
+    source: str, part: str, line: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 28: an endless loop in `forward` was told as a compilation that did not finish."""
+    monkeypatch.setattr(tracer_trace, "TRACE_CPU_S", 1)
+    (refusal,) = of(source, tiny=tracing.case([torch.empty(4, 4)])).refusals
+    assert (refusal.kind, refusal.reason) == ("timeout", f"{part} ran for over 1 s while it was traced")
+    assert refusal.line in (line, line + 1)
+
+
 def test_a_candidate_that_catches_the_refusal_gets_no_plan() -> None:
     draw = "torch.randn(3, generator=torch.Generator())"
     found = of(model(f"try:\n    return {draw}\nexcept BaseException:\n    return x"))

@@ -459,7 +459,7 @@ def prepare(target: str, cache: Path) -> Record:
 def trace(
     source: bytes, entry: str, spec: dict[str, Any], target: str, scratch: Path
 ) -> tuple[wire.Json, bytes | None]:
-    """The report, and the plan where there is one. What raises in forward() is left to a real call.
+    """The report, and the plan if there is one. What forward() raises is left to a real call; what has no end is not.
 
     There is none, either, where a case that judges cannot be traced.
     """
@@ -474,7 +474,7 @@ def trace(
         first = traced.refusals[0] if traced.plan is None else lost[0]
         kind = {"construct": "import"}.get(first.kind, first.kind)
         report["error"] = {"type": kind, "text": wire.clean_text(first.reason, 4096), "line": first.line or None}
-        report["outcome"], report["class"] = ("fail", "import") if kind == "import" else ("untraced", None)
+        report["outcome"], report["class"] = ("fail", kind) if kind in ("import", "timeout") else ("untraced", None)
         return report, None
     return report, traced.plan
 

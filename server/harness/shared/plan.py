@@ -51,7 +51,7 @@ NAME_MAX: Final = 256
 TEXT_MAX: Final = 65_536
 """Characters of a constant's text."""
 LINE_MAX: Final = 1 << 20
-REFUSALS: Final = ("untraced", "import", "construct", "call")
+REFUSALS: Final = ("untraced", "import", "construct", "call", "timeout")
 """Where a case that has no trace came to an end."""
 REASON_MAX: Final = 1024
 """Characters of why."""
@@ -326,7 +326,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a case has no trace: `kind` is "untraced", or "import", "construct" or "call" where the candidate raised."""
+    """Why a case has no trace: "untraced", "timeout", or "import", "construct" or "call", in which it raised."""
 
     case: str
     kind: str

@@ -14,13 +14,14 @@ import importlib
 import json
 import os
 import re
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import IO, Any, Final
+from typing import IO, Any, Final, TypeGuard
 
 import torch
 from shared import fake_cuda, loading, plan, values, wire
@@ -84,11 +85,39 @@ class Traced:
     refusals: tuple[Refusal, ...]
 
 
+TRACE_CPU_S: Final = 10
+"""Processor time of one part of a trace, in which nothing is compiled or computed: more is a loop without an end."""
+
+PARTS: Final = {"import": "the import", "construct": "__init__()", "call": "forward()"}
+
+
+class _Endless(BaseException):
+    """A part of a trace took too long."""
+
+
+@contextlib.contextmanager
+def _at_most(seconds: int) -> Iterator[None]:
+    def stop(*_: Any) -> None:
+        raise _Endless
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
 @contextlib.contextmanager
 def _raised_in(stage: str, file: str) -> Iterator[None]:
     """What the candidate's code raises, with its line; what fake tensors cannot answer is untraced."""
     try:
-        yield
+        with _at_most(TRACE_CPU_S):
+            yield
+    except _Endless as error:
+        said = f"{PARTS[stage]} ran for over {TRACE_CPU_S} s while it was traced"
+        raise Raised("timeout", TimeoutError(said), line_of_traceback(file, error.__traceback__)) from error
     except Untraced as trouble:
         raise Untraced(trouble.reason, trouble.line) from trouble
     except GuardOnDataDependentSymNode as error:
@@ -328,6 +357,8 @@ def _shortened(refusal: Refusal) -> Refusal:
 def _refusal(case: Case, trouble: Untraced | Raised) -> Refusal:
     if isinstance(trouble, Untraced):
         return Refusal(case.name, "untraced", trouble.line, trouble.reason)
+    if trouble.stage == "timeout":
+        return Refusal(case.name, "timeout", trouble.line, str(trouble.error))
     error = wire.error_json(trouble.error)
     return Refusal(case.name, trouble.stage, trouble.line, str(error["text"]))
 
@@ -341,6 +372,8 @@ def _outcome(tracer: Tracer, case: Case) -> plan.Plan | Refusal:
 
 def _of_each(tracer: Tracer, cases: tuple[Case, ...], scratch: Path) -> list[plan.Plan | Refusal]:
     found = _in_turn(tracer, cases, scratch)
+    if _is_endless(found[0]):  # what decides is known, and each other case would take as long
+        return [found[0]]
     rest = iter(_side_by_side(tracer, [case for case, known in zip(cases, found, strict=True) if known is None]))
     return [next(rest) if known is None else known for known in found]
 
@@ -350,8 +383,10 @@ def _in_turn(tracer: Tracer, cases: tuple[Case, ...], scratch: Path) -> list[pla
 
     def work(file: IO[bytes]) -> None:
         end = time.process_time() + IN_TURN_S
-        _trace_alone(tracer, cases[0], file)  # nothing of another case is there: what becomes of it stands
+        outcome = _trace_alone(tracer, cases[0], file)  # nothing of another case is there: what becomes of it stands
         file.write(b"\n")
+        if _is_endless(outcome):
+            return
         for case in cases[1:]:
             if time.process_time() > end:
                 return
@@ -385,12 +420,17 @@ def _side_by_side(tracer: Tracer, cases: Sequence[Case]) -> list[plan.Plan | Ref
     return found
 
 
-def _trace_alone(tracer: Tracer, case: Case, file: IO[bytes]) -> None:
+def _is_endless(outcome: plan.Plan | Refusal | None) -> TypeGuard[Refusal]:
+    return isinstance(outcome, Refusal) and outcome.kind == "timeout"
+
+
+def _trace_alone(tracer: Tracer, case: Case, file: IO[bytes]) -> plan.Plan | Refusal:
     outcome = _outcome(tracer, case)
     file.write(outcome.dump() if isinstance(outcome, plan.Plan) else json.dumps(list(_fields(outcome))).encode())
+    return outcome
 
 
-def _forked(work: Callable[[IO[bytes]], None]) -> int:
+def _forked(work: Callable[[IO[bytes]], object]) -> int:
     """What a fork that does the work writes."""
     reader, writer = os.pipe()
     if os.fork() == 0:

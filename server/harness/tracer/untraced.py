@@ -22,7 +22,7 @@ class Untraced(BaseException):
 
 
 class Raised(Exception):
-    """The candidate's code raised; `stage` is "import", "construct" or "call"."""
+    """The candidate's code raised; `stage` is "import", "construct" or "call"; "timeout": it did not end."""
 
     def __init__(self, stage: str, error: BaseException, line: int) -> None:
         super().__init__(f"{type(error).__name__} in {stage}")
