@@ -34,6 +34,12 @@ log_setup(enum log_level max, enum log_format format)
     atomic_store(&line_format, (int)format);
 }
 
+bool
+log_shows(enum log_level level)
+{
+    return (int)level <= atomic_load(&max_level);
+}
+
 /* Append one character as it stands in a JSON string; a stray byte becomes U+FFFD. */
 static int
 add_escaped(struct buffer *line, const char *s, size_t size)
@@ -145,7 +151,7 @@ __attribute__((format(printf, 5, 0))) static void
 write_va(enum log_level level, const char *subject, const struct log_field *fields, size_t n,
          const char *format, va_list args)
 {
-    if ((int)level > atomic_load(&max_level))
+    if (!log_shows(level))
         return;
     int saved = errno;
     AUTO_FREE char *msg = NULL;

@@ -13,6 +13,8 @@ enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBU
 enum log_format { LOG_FORMAT_JSON, LOG_FORMAT_TEXT };
 
 void log_setup(enum log_level max, enum log_format format);
+/* Whether a line of this level is written: where it costs something to make. */
+bool log_shows(enum log_level level);
 void log_write(enum log_level level, const char *subject, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

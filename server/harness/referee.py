@@ -396,11 +396,11 @@ class Referee:
             name = closed.candidate.name
             self._note_due(closed.candidate)
             why = closed.candidate.renew() if closed.is_planned else "it ran no plan"
-            if why is not None:
-                text = f"{name} runs no other plan: {clean_text(why, 256)}"
-                print(json.dumps({"level": "debug", "from": "referee", "text": text}), file=sys.stderr, flush=True)
-                self._forget(name)
-            self._channel.send({"ev": "child_ready" if why is None else "child_gone", "child": name})
+            if why is None:
+                self._channel.send({"ev": "child_ready", "child": name})
+                return
+            self._forget(name)
+            self._channel.send({"ev": "child_gone", "child": name, "why": clean_text(why, 256)})
 
     # --- the device ---
 

@@ -11,6 +11,7 @@
 #include <utlist.h>
 
 #include "common/auto.h"
+#include "common/log.h"
 
 /*
  * Theory of operation. A packet is read whole or refused; its descriptors are
@@ -325,6 +326,32 @@ channel_new(uv_loop_t *loop, int fd, channel_message_cb *on_message, channel_gon
     watch(c);
     *out = c;
     return 0;
+}
+
+static int
+add_member(struct buffer *line, const char *key, const json_t *value)
+{
+    if (json_is_integer(value))
+        return buffer_printf(line, " %s=%lld", key, (long long)json_integer_value(value));
+    if (json_is_real(value))
+        return buffer_printf(line, " %s=%.1f", key, json_real_value(value));
+    return json_is_string(value) ? buffer_printf(line, " %s=%.200s", key, json_string_value(value)) : 0;
+}
+
+void
+channel_log(const char *worker, const char *direction, json_t *body)
+{
+    static const char *const keys[] = { "op",        "ev",        "child", "role",    "job",
+                                        "reference", "candidate", "stage", "outcome", "class",
+                                        "rule",      "done",      "of",    "run_ms",  "code",
+                                        "signal",    "over",      "why",   "cpu_ms",  "max_rss_kb" };
+    AUTO_BUFFER struct buffer line = BUFFER_INIT;
+
+    if (!log_shows(LOG_LEVEL_DEBUG))
+        return;
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+        add_member(&line, keys[i], json_object_get(body, keys[i]));
+    log_debug(worker, "%s%s", direction, line.data ? line.data : "");
 }
 
 /* --- descriptors beside channels --- */

@@ -264,6 +264,7 @@ message_cb(void *arg, struct message *m)
     struct process *p = arg;
     const char *event = message_text(m, "ev");
 
+    channel_log(p->name, "sends", m->body);
     if (p->state == PROCESS_STARTING && event && strcmp(event, "ready") == 0) {
         p->state = PROCESS_READY;
         uv_timer_stop(&p->timer);
@@ -287,6 +288,7 @@ process_send(struct process *p, json_t *body, const struct channel_fd *fds, size
             close(fds[i].fd);
         return error_set(err, ERR_UNAVAILABLE, "worker %s is not ready", p->name);
     }
+    channel_log(p->name, "receives", body);
     int rc = channel_send(p->channel, body, fds, n_fds, err);
     if (rc == ERR_SYS)
         hang_up(p, "the other end has closed");

@@ -288,6 +288,7 @@ static void
 stage_message_cb(void *arg, struct message *m)
 {
     struct child *c = arg;
+    channel_log(c->name, "sends", m->body);
     if (!c->is_abandoned)
         c->ops->message(c->arg, c, m);
 }
@@ -413,6 +414,7 @@ child_hand_over(struct child *c, const struct child_ops *ops, void *arg)
 int
 child_send(struct child *c, json_t *body, const struct channel_fd *fds, size_t n_fds, struct error *err)
 {
+    channel_log(c->name, "receives", body);
     if (c->channel)
         return channel_send(c->channel, body, fds, n_fds, err);
     json_decref(body);
