@@ -25,7 +25,7 @@ struct bestofn {
     bool allows_incorrect, is_sft;
 };
 
-enum { OPT_KEEP = 'k', OPT_NAME = 512, OPT_THRESHOLD, OPT_INCORRECT, OPT_AS, OPT_STOP };
+enum { OPT_KEEP = 'k', OPT_NAME = 512, OPT_THRESHOLD, OPT_INCORRECT, OPT_AS, OPT_STOP, OPT_STEP };
 
 static const struct argp_option options[] = {
     { "keep", OPT_KEEP, "K", 0, "Keep so many answers for each task (default 3)", 0 },
@@ -43,6 +43,10 @@ static const struct argp_option options[] = {
       "answer in data/cache, so that none is paid for twice",
       0 },
     { "name", OPT_NAME, "NAME", 0, "Of the run: outputs/bestofn_NAME in the working directory (default: run)",
+      0 },
+    { "step", OPT_STEP, "N", 0,
+      "It is this step of a run that is called as the working directory (or VERIFIERD_RUN), for the "
+      "dashboard",
       0 },
     { 0 },
 };
@@ -80,6 +84,9 @@ parse(int key, char *arg, struct argp_state *state)
         if (strcmp(arg, "sft") != 0)
             argp_error(state, "--as takes sft, not \"%s\"", arg);
         b->is_sft = true;
+        return 0;
+    case OPT_STEP:
+        b->round.step = option_int(state, "--step", arg, 1, 1000000000);
         return 0;
     case OPT_STOP:
         b->round.stop_correct = option_int(state, "--stop-correct", arg, 1, 256);

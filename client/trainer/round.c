@@ -353,20 +353,32 @@ find_same(json_t *answers, const struct task *task)
     return first;
 }
 
-/* By which the daemon's dashboard tells this run from others: the journal's directory, unless the environment says a name. */
+/* What a run is called where the environment does not say: as the working directory where it has steps, else as the journal's. */
+static json_t *
+run_of(const struct round *r)
+{
+    AUTO_FREE char *path =
+        r->options->step ? realpath(r->trainer->workdir, NULL) : strdup(r->options->journal);
+    char *end = path ? strrchr(path, '/') : NULL;
+
+    if (end && !r->options->step) {
+        *end = '\0';
+        end = strrchr(path, '/');
+    }
+    const char *name = end ? end + 1 : path;
+    return json_string(name && *name ? name : "trainer");
+}
+
+/* By which the daemon's dashboard tells this run from others, and one round from the next. */
 static json_t *
 labels_of(const struct round *r)
 {
-    const char *journal = r->options->journal, *model = r->options->source ? NULL : r->trainer->model;
-    const char *end = strrchr(journal, '/'), *begin = end;
+    const char *model = r->options->source ? NULL : r->trainer->model;
+    json_t *run = r->trainer->run ? json_string(r->trainer->run) : run_of(r);
 
-    while (begin && begin > journal && begin[-1] != '/')
-        begin--;
-    json_t *run = r->trainer->run ? json_string(r->trainer->run)
-                  : end > begin   ? json_stringn(begin, (size_t)(end - begin))
-                                  : json_string("trainer");
     /* A longer name is no label (docs/http.md). */
-    return json_pack("{s:o*, s:s*}", "run", run, "policy_version",
+    return json_pack("{s:o*, s:o*, s:s*}", "run", run, "step",
+                     r->options->step ? json_integer(r->options->step) : NULL, "policy_version",
                      model && strlen(model) <= LABEL_MAX_BYTES ? model : NULL);
 }
 

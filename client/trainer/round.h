@@ -33,6 +33,7 @@ struct round_options {
     json_t *policy_parts; /* keys that differ from the policy's own; NULL: none. Borrowed */
     const char *until;    /* NULL: through timing */
     json_t *reward;       /* a reward's specification, or NULL; borrowed */
+    int step; /* of the run that the working directory is, as the dashboard draws it; 0: it is a run of its own */
     const char *journal;
     const struct round_source *source; /* NULL: the endpoint */
 };

@@ -100,6 +100,14 @@ def test_a_megabyte_of_text_is_cut_and_told(
     assert posted[0]["metadata"] == {"run": "bestofn_run", "policy_version": "scripted"}
 
 
+def test_a_round_may_be_a_step_of_the_run_that_its_directory_is(
+    judge: FakeDaemon, endpoint: Endpoint, tmp_path: Path, tasks_file: Path
+) -> None:
+    assert run(judge, endpoint, tmp_path, *bestofn(tasks_file, "--step=3", "--max-tasks=1")).returncode == 0
+    (posted,) = [body for method, path, body in judge.asked if path == "/v1/groups"]
+    assert posted["metadata"] == {"run": tmp_path.name, "step": 3, "policy_version": "scripted"}
+
+
 def test_log_probabilities_and_token_ids_are_kept_where_they_are_asked_for(
     judge: FakeDaemon, endpoint: Endpoint, tmp_path: Path, tasks_file: Path
 ) -> None:

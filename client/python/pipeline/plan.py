@@ -148,7 +148,8 @@ class Plan:
         )
         place = ["--workdir=.", *given(seed=self.conf["seed"] + n - 1)]  # other tasks each round
         kept, everything = (f"outputs/bestofn_{name}/{which}.jsonl" for which in ("kept", "candidates"))
-        argv = ["bestofn", *asked, *given(name=name), *options, *self.sampling("rl"), *place, "--model={served}"]
+        named = given(name=name, step=n)
+        argv = ["bestofn", *asked, *named, *options, *self.sampling("rl"), *place, "--model={served}"]
         yield Step(name, "rl", argv, [SFT, self.rl_tasks], [kept, everything], serve="{adapter}")
         step = self.training(f"rl_round{n}", "rl", "train", method, name, f"rl_round{n}")
         data = everything if method == "weighted" else kept
