@@ -32,6 +32,7 @@ static const struct argp_option options[] = {
     { "config", KEY_CONFIG, "FILE", 0, "The daemon's settings, which name the file of tokens", 1 },
     { "store", KEY_STORE, "FILE", 0, "The daemon's database, beside which the tokens lie", 1 },
     { "tokens", KEY_TOKENS, "FILE", 0, "The file of tokens itself", 1 },
+    { NULL, 'h', NULL, OPTION_HIDDEN, NULL, 0 },
     { 0 },
 };
 
@@ -57,6 +58,9 @@ parse(int key, char *value, struct argp_state *state)
     case KEY_STORE:
     case KEY_TOKENS:
         a->settings[key - KEY_CONFIG] = value;
+        return 0;
+    case 'h': /* argp has -? */
+        argp_state_help(state, state->out_stream, ARGP_HELP_STD_HELP);
         return 0;
     case ARGP_KEY_ARG:
         if (a->verb)

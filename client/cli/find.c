@@ -100,6 +100,21 @@ can_begin_id(const char *text)
     return (size <= 14 || text[14] == '7') && (size <= 19 || strchr("89ab", text[19]));
 }
 
+static int
+find_newest(struct cli *cli, const struct kind *kind, char **id)
+{
+    AUTO_BUFFER struct buffer path = BUFFER_INIT;
+    AUTO_JSON json_t *page = NULL;
+
+    if (buffer_printf(&path, "%s?limit=1", kind->path) < 0)
+        return cli_complain(CLI_CONFIG, "out of memory");
+    int code = api_call(cli, "GET", path.data, NULL, &page);
+    const char *newest = text_member(json_array_get(json_object_get(page, "items"), 0), "id");
+    if (code == CLI_OK && !newest)
+        return cli_complain(CLI_NOT_FOUND, "\"-\" is the newest %s, and there is none", kind->what);
+    return code == CLI_OK ? keep(newest, id) : code;
+}
+
 int
 find_id(struct cli *cli, const char *text, enum find_what what, char **id)
 {
@@ -107,6 +122,8 @@ find_id(struct cli *cli, const char *text, enum find_what what, char **id)
     int code = CLI_OK;
 
     *id = NULL;
+    if (strcmp(text, "-") == 0)
+        return find_newest(cli, what & FIND_SUBMISSION ? &submissions : &groups, id);
     if (!can_begin_id(text))
         return keep(text, id);
     if (what & FIND_SUBMISSION)

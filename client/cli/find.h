@@ -15,8 +15,9 @@ enum find_what {
 };
 
 /*
- * The whole id that begins with text, of which 6 characters are needed; more than one is an error that lists them. A text
- * that is whole, or can be no beginning of an id, stays as it is. id: given, free(). An enum cli_exit.
+ * The whole id that begins with text, of which 6 characters are needed; more than one is an error that lists them. "-" is
+ * the newest submission, or group where that alone is wanted. A text that is whole, or can be no beginning of an id, stays
+ * as it is. id: given, free(). An enum cli_exit.
  */
 int find_id(struct cli *cli, const char *text, enum find_what what, char **id);
 /* The submission or group of an id, which does not say what it is of: found is given. An enum cli_exit. */

@@ -750,6 +750,24 @@ def test_rescore_and_export_take_beginnings_too(script: Script) -> None:
     assert script.calls[-1][1] == f"/v1/export?source=false&group={GROUP}"
 
 
+def test_a_dash_is_the_newest(script: Script) -> None:
+    """Issue 28: newcomer 27, `-` for the last."""
+    script.on("GET /v1/submissions", (200, {"items": [{"id": ID}]}))
+    script.on("GET /v1/groups", (200, {"items": [{"id": GROUP}]}))
+    script.on("POST /v1/rescore", (200, {"items": []}))
+    script.on(f"GET /v1/submissions/{ID}/answer", (200, b"an answer"))
+    assert verifier(script, "show", "--answer", "-").stdout == b"an answer"
+    assert [call[1] for call in script.calls] == ["/v1/submissions?limit=1", f"/v1/submissions/{ID}/answer"]
+    assert verifier(script, "rescore", "--group", "-").returncode == 0
+    assert script.calls[-1][2]["group"] == GROUP
+    calls = len(script.calls)
+    refused = verifier(script, "cancel", "-")
+    assert refused.returncode == 2 and b"takes an id" in refused.stderr and len(script.calls) == calls
+    script.on("GET /v1/submissions", (200, {"items": []}))
+    none = verifier(script, "show", "-")
+    assert none.returncode == 5 and b"there is none" in none.stderr
+
+
 def test_a_task_is_found_by_the_beginning_of_its_hash(script: Script, source: str) -> None:
     task = "sha256:" + "ab" * 32
     script.on("GET /v1/tasks", (200, {"items": [{"id": task}, {"id": "sha256:" + "ac" * 32}]}))
@@ -829,6 +847,10 @@ def test_the_other_programs_know_the_same_words(program: str) -> None:
     usage, version = said("--help"), said("--version")
     assert usage.startswith(f"Usage: {program} ".encode()) and version.startswith(program.encode())
     assert {said("-h"), said("help")} == {usage}
+    if program == "verifierd":
+        asked = [str(VERIFIER.with_name(program)), "token", "-h"]
+        done = subprocess.run(asked, capture_output=True, timeout=20, check=True)
+        assert done.stdout.startswith(b"Usage: verifierd token")
     assert said("version") == version
 
 
