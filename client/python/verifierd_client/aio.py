@@ -94,6 +94,9 @@ class AsyncClient:
     async def leaderboard(self) -> list[Json]:
         return await self._do(self.client.leaderboard)
 
+    async def run(self, run: str) -> Json:
+        return await self._do(self.client.run, run)
+
     async def events(
         self, *, submission: str | None = None, group: str | None = None, view: str = "full"
     ) -> AsyncIterator[Event]:

@@ -220,6 +220,10 @@ class Client:
         """The tasks that were tried, the most recently active first, each with its best figures."""
         return list(self._get(f"/v1/leaderboard?limit={PAGE}")["items"])
 
+    def run(self, run: str) -> Json:
+        """What came of a training run (metadata.run), and of each of its steps, oldest first, under steps."""
+        return self._get(f"/v1/runs/{quote(run, safe='')}")
+
     # --- events ---
 
     def events(self, *, submission: str | None = None, group: str | None = None, view: str = "full") -> Iterator[Event]:
