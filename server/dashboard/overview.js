@@ -44,9 +44,9 @@ function funnel(trends) {
     const s = trends.stages[name];
     const bar = (className, n) => el("i", { class: className, style: { width: (100 * n) / most + "%" } });
     return el("tr", {}, el("th", { scope: "row", text: name }),
-      el("td", { class: "wide" }, el("span", { class: "bar", "aria-hidden": "true" }, bar("good", s.pass), bar("bad", s.fail))),
+      el("td", { class: "wide" }, el("span", { class: "bar", "aria-hidden": "true" }, bar("good", s.pass), bar("bad", s.fail), bar("wait", s.skip))),
       el("td", { class: "number", text: count(s.entered) }), el("td", { class: "number roomy", text: count(s.pass) }),
-      el("td", { class: "number roomy", text: count(s.fail) }), el("td", { class: "number strong", text: percent(s.pass, s.entered) }));
+      el("td", { class: "number roomy", text: count(s.fail) }), el("td", { class: "number roomy", text: count(s.skip) }), el("td", { class: "number strong", text: percent(s.pass, s.entered) }));
   });
 }
 
@@ -56,7 +56,7 @@ function funnelCard(trends, choose) {
     el("div", { class: "row" }, choice("Window ", WINDOWS, trends.window, choose), el("span", { class: "dim", text: count(trends.n) + " verdicts" })),
     el("div", { class: "scroll bare", tabindex: "0", role: "region", "aria-label": "Funnel", "data-key": "funnel" }, el("table", { class: "funnel" },
       el("caption", { class: "unseen", text: "What entered each stage, and how it left" }),
-      el("thead", {}, el("tr", {}, el("th", { scope: "col", text: "stage" }), el("td", {}), ...["entered", "passed", "failed", "pass rate"].map((text, i) => el("th", { scope: "col", class: i === 1 || i === 2 ? "number roomy" : "number", text })))),
+      el("thead", {}, el("tr", {}, el("th", { scope: "col", text: "stage" }), el("td", {}), ...["entered", "passed", "failed", "skipped", "pass rate"].map((text, i) => el("th", { scope: "col", class: i > 0 && i < 4 ? "number roomy" : "number", text })))),
       el("tbody", {}, funnel(trends)))),
     el("p", { class: "row chips" }, classes.map(([name, n]) =>
       el("a", { class: "pill " + classTone(name), href: "#/submissions?class=" + encodeURIComponent(name), text: name + " " + count(n) }))));

@@ -59,21 +59,26 @@ struct trend {
     int64_t since_s;
     int span_s, n;
     struct stretch stretches[STRETCHES_MAX];
-    int64_t entered[STAGE_NSTAGES], passed[STAGE_NSTAGES], failed[STAGE_NSTAGES];
+    int64_t entered[STAGE_NSTAGES], passed[STAGE_NSTAGES], failed[STAGE_NSTAGES], skipped[STAGE_NSTAGES];
     json_t *classes; /* view */
 };
 
-/* What never got as far as a stage did not enter it; what passed a later one and did not fail here passed or skipped it. */
+/*
+ * What never got as far as a stage did not enter it; what passed a later one and did not fail here passed or skipped it.
+ * What is correct and ended before a stage was let off it: timing without a GPU, or what "until" left out.
+ */
 static void
 add_stages(struct trend *t, const struct trend_row *row)
 {
     int passed = stage_find(row->passed), failed = stage_find(row->failed_at);
+    bool is_ok = class_find(row->class_) == CLASS_OK;
 
     for (int i = 0; i < STAGE_NSTAGES; i++) {
         bool is_failure = i == failed, is_pass = i <= passed && !is_failure;
         t->passed[i] += is_pass ? row->n : 0;
         t->failed[i] += is_failure ? row->n : 0;
         t->entered[i] += is_pass || is_failure ? row->n : 0;
+        t->skipped[i] += is_ok && i > passed ? row->n : 0;
     }
 }
 
@@ -128,8 +133,9 @@ trend_json(const struct window *w, const struct trend *t)
 
     for (int i = 0; i < STAGE_NSTAGES; i++)
         json_object_set_new(stages, stage_name((enum stage)i),
-                            json_pack("{s:I, s:I, s:I}", "entered", (json_int_t)t->entered[i], "pass",
-                                      (json_int_t)t->passed[i], "fail", (json_int_t)t->failed[i]));
+                            json_pack("{s:I, s:I, s:I, s:I}", "entered", (json_int_t)t->entered[i], "pass",
+                                      (json_int_t)t->passed[i], "fail", (json_int_t)t->failed[i], "skip",
+                                      (json_int_t)t->skipped[i]));
     for (int i = 0; i < t->n; i++) {
         n += t->stretches[i].n;
         json_array_append_new(stretches, stretch_json(t, i));

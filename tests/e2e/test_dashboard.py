@@ -194,6 +194,28 @@ def test_one_submission_says_where_it_failed_and_why(scene: Scene, window: Brows
 
 def test_one_that_was_timed_shows_its_samples_with_the_interval(scene: Scene, window: Browser) -> None:
     show(window, scene.url, f"#/submissions/{scene.honest}", "Samples")
+def test_the_whole_answer_is_shown_and_the_candidates_own_words_once(scene: Scene, window: Browser) -> None:
+    """Issue 28: newcomer 29."""
+    show(window, scene.url, f"#/submissions/{scene.syntax}", "What the model wrote")
+    answer = window.script("return document.querySelector('[data-key=whole]').textContent")
+    assert answer == f"Let me think.\n```python\n{SYNTAX}```\n"
+    quoted = [line[2:] for line in window.script("return document.querySelector('pre.lead').textContent").splitlines()
+              if line.startswith("| ")]  # fmt: skip
+    assert quoted and window.script("return document.querySelector('pre.error')") is None
+    show(window, scene.url, f"#/submissions/{scene.honest}", "Run it again")
+    assert "What the model wrote" not in window.text()
+
+
+def test_what_is_let_off_its_timing_is_counted_as_skipped(scene: Scene, window: Browser) -> None:
+    """Issue 28: newcomer 34."""
+    show(window, scene.url, "#/?window=24h", "skipped")
+    rows = window.script(
+        "return [...document.querySelectorAll('.funnel tr')].map((row) => [...row.cells].map((c) => c.innerText))"
+    )
+    assert rows[0][2:6] == ["entered", "passed", "failed", "skipped"]
+    assert [row[5] for row in rows[1:]] == ["0", "0", "0", "0", "1"]
+
+
     assert window.script("return document.querySelectorAll('.chart g.candidate').length") == 100
     assert window.script("return document.querySelectorAll('.chart .interval').length") == 1
     text = window.text()

@@ -22,16 +22,20 @@ def test_a_verdict_is_counted_once_everywhere(client: service.Client, task_ids: 
     task = task_ids["relu"]
     before = counted(client, "/v1/trends?window=1h")
     tried = counted(client, f"/v1/tasks/{task}/leaders")
+    skipped = client.expect("GET", "/v1/trends?window=1h")["stages"]["timing"]["skip"]
     for candidate in (BROKEN, BROKEN, CHEAT):
         client.judge({"task": task, "candidate": candidate})
+    honest = client.judge({"task": task, "candidate": HONEST, "until": "full"})
+    assert (honest["class"], honest["timing"]["outcome"]) == ("ok", "skipped")
     trends = client.expect("GET", "/v1/trends?window=1h")
-    assert trends["n"] == before + 3
+    assert trends["n"] == before + 4
     assert sum(trends["classes"].values()) == trends["n"] == sum(step["n"] for step in trends["steps"])
     stages = trends["stages"]
     assert stages["ast"]["fail"] >= 2 and stages["ast"]["entered"] == stages["ast"]["pass"] + stages["ast"]["fail"]
+    assert stages["timing"]["skip"] == skipped + 1 and stages["full"]["skip"] == 0
     assert trends["step_s"] == 60 and 60 <= len(trends["steps"]) <= 62
     leaders = client.expect("GET", f"/v1/tasks/{task}/leaders")
-    assert (leaders["n"], leaders["task_name"]) == (tried + 3, "relu") and leaders["cheats"] >= 1
+    assert (leaders["n"], leaders["task_name"]) == (tried + 4, "relu") and leaders["cheats"] >= 1
     board = client.expect("GET", "/v1/leaderboard?limit=1")
     assert board["items"][0]["task"] == task  # the one that was active last
 
