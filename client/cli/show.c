@@ -14,8 +14,9 @@ struct look {
     struct cli *cli;
     const char *id;
     bool takes_id;
-    bool wants_source, wants_log, fails_on_verdict;
-    const char *state, *class, *task, *client, *run, *step, *limit, *cursor;
+    const char *part; /* that is printed alone; NULL: a view of the whole */
+    bool fails_on_verdict;
+    const char *state, *class, *task, *client, *run, *step, *policy_version, *limit, *cursor;
 };
 
 enum {
@@ -27,6 +28,8 @@ enum {
     OPT_CLIENT,
     OPT_RUN,
     OPT_STEP,
+    OPT_POLICY_VERSION,
+    OPT_ANSWER,
     OPT_LIMIT,
     OPT_CURSOR,
 };
@@ -47,6 +50,7 @@ static const struct argp_option list_options[] = {
     { "step", OPT_STEP, "N", 0, "Of the run, only this step", 0 },
     { "limit", OPT_LIMIT, "N", 0, "How many, 200 at most (default 50)", 0 },
     { "cursor", OPT_CURSOR, "CURSOR", 0, "Go on where the last page ended", 0 },
+    { "policy-version", OPT_POLICY_VERSION, "TEXT", 0, "Of the run, only what these weights wrote", 0 },
     { 0 },
 };
 
@@ -54,15 +58,16 @@ static error_t
 parse(int key, char *arg, struct argp_state *state)
 {
     struct look *l = state->input;
-    const char **text = key == OPT_STATE    ? &l->state
-                        : key == OPT_CLASS  ? &l->class
-                        : key == 'T'        ? &l->task
-                        : key == OPT_CLIENT ? &l->client
-                        : key == OPT_RUN    ? &l->run
-                        : key == OPT_STEP   ? &l->step
-                        : key == OPT_LIMIT  ? &l->limit
-                        : key == OPT_CURSOR ? &l->cursor
-                                            : NULL;
+    const char **text = key == OPT_STATE            ? &l->state
+                        : key == OPT_CLASS          ? &l->class
+                        : key == 'T'                ? &l->task
+                        : key == OPT_CLIENT         ? &l->client
+                        : key == OPT_RUN            ? &l->run
+                        : key == OPT_STEP           ? &l->step
+                        : key == OPT_POLICY_VERSION ? &l->policy_version
+                        : key == OPT_LIMIT          ? &l->limit
+                        : key == OPT_CURSOR         ? &l->cursor
+                                                    : NULL;
     if (text) {
         *text = arg;
         return 0;
@@ -187,6 +192,7 @@ list_path(struct look *l, struct buffer *path)
         { "&run=", l->run },
         { "&step=", l->step },
         { "&cursor=", l->cursor },
+        { "&policy_version=", l->policy_version },
     };
     buffer_add(path, "/v1/submissions");
     for (size_t i = 0; i < ARRAY_LEN(parts); i++)

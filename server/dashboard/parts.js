@@ -70,7 +70,9 @@ export function submissionTable(caption, items, none, select) {
     { name: "Stages", cell: track, roomy: true },
     { name: "Reward", number: true, cell: (item) => fixed(item.reward) },
     { name: "Speed-up", number: true, cell: (item) => speed(item.speedup), roomy: true },
-    { name: "Run and step", cell: labels, roomy: true }, { name: "Client", cell: (item) => item.client || "–", roomy: true },
+    { name: "Run and step", cell: labels, roomy: true },
+    items.some((item) => item.policy_version) && { name: "Policy version", cell: (item) => item.policy_version || "–", roomy: true, wrap: true },
+    { name: "Client", cell: (item) => item.client || "–", roomy: true },
   ].filter(Boolean), items, none);
 }
 

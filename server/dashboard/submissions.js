@@ -4,7 +4,7 @@ import { el, region } from "/dom.js";
 import { CLASSES, field, submissionTable } from "/parts.js";
 
 const STATES = ["queued", "running", "done", "cancelled"];
-const FILTERS = ["state", "class", "task", "client", "group", "run", "step"];
+const FILTERS = ["state", "class", "task", "client", "group", "run", "step", "policy_version"];
 
 export function submissions(root, params, go) {
   const address = (change) => {

@@ -168,6 +168,14 @@ exchange_run(struct exchange *x, const char **run, int64_t *step)
     return exchange_bad_parameter(x, "step", "is a whole number, 0 or more");
 }
 
+bool
+exchange_policy_version(struct exchange *x, const char **version)
+{
+    *version = target_value(&x->target, "policy_version");
+    return !*version || target_value(&x->target, "run") ||
+           exchange_bad_parameter(x, "policy_version", "goes with run");
+}
+
 /* The same query with another cursor. Everything that is not unreserved (RFC 3986) is escaped. */
 static int
 add_escaped(struct buffer *b, const char *text)

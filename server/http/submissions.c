@@ -569,7 +569,8 @@ read_filter(struct exchange *x, struct submission_filter *f)
         .before = target_value(&x->target, "cursor"),
         .limit = exchange_limit(x),
     };
-    if (f->limit == 0 || !exchange_run(x, &f->run, &f->step))
+    if (f->limit == 0 || !exchange_run(x, &f->run, &f->step) ||
+        !exchange_policy_version(x, &f->policy_version))
         return false;
     if (state && f->state < 0)
         return exchange_bad_parameter(x, "state", "is one of queued, running, done, cancelled");
@@ -606,8 +607,8 @@ submission_list(struct exchange *x)
     if (!l)
         return;
     l->filter = filter;
-    const char **const texts[] = { &l->filter.class_, &l->filter.client, &l->filter.group_id, &l->filter.run,
-                                   &l->filter.before };
+    const char **const texts[] = { &l->filter.class_, &l->filter.client,         &l->filter.group_id,
+                                   &l->filter.run,    &l->filter.policy_version, &l->filter.before };
     for (size_t i = 0; i < ARRAY_LEN(texts); i++)
         *texts[i] = exchange_read_keep(&l->call, *texts[i]);
     l->is_brief = view && strcmp(view, "brief") == 0;

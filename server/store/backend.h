@@ -116,6 +116,8 @@ struct sql_dialect {
     const char *live_state; /* the column that says queued and running */
     const char *unfinished; /* behind the columns: all that is queued or running, oldest first */
     const char *queued;     /* "FROM": all that is queued of a client, $1 */
+    const char *
+        policy_version; /* of a submission: in no column of its own, since it is asked for within a run alone */
     /* Whole statements, in the order of their parameters in reads.c and sums_reads.c. */
     const char *is_unfinished, *count, *each_failure, *each_task_sum, *get_task_sum, *each_record;
     /* Indices are named where there is a choice: NULL, or what to walk for such a list, NULL for the table itself. */

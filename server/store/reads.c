@@ -444,6 +444,10 @@ list(struct store_reader *r, const struct submission_filter *f, const char *colu
 {
     const struct sql_dialect *d = dialect_of(r);
     struct sql_query q = { .n = 0 };
+    if (f->run && f->policy_version) {
+        sql_add(q, " AND %s", d->policy_version);
+        sql_add_value(q, " =", sql_text(f->policy_version));
+    }
     int rc = check_limit(f->limit, PAGE_MAX, err);
 
     if (rc == 0 && f->state >= SUBMISSION_NSTATES)

@@ -409,10 +409,11 @@ struct submission_filter {
     const char *class_;
     const char *client;
     const char *group_id;
-    const char *run;    /* labels.h */
-    int64_t step;       /* of the run; < 0: any. Without a run it is not looked at */
-    const char *before; /* id: only older ones (the cursor); NULL: from the newest */
-    int limit;          /* 1 .. 200, else ERR_INPUT */
+    const char *run;            /* labels.h */
+    int64_t step;               /* of the run; < 0: any. Without a run it is not looked at */
+    const char *policy_version; /* of the run, as its metadata says; likewise */
+    const char *before;         /* id: only older ones (the cursor); NULL: from the newest */
+    int limit;                  /* 1 .. 200, else ERR_INPUT */
 };
 int reader_list_submissions(struct store_reader *r, const struct submission_filter *f,
                             store_submission_cb *row_cb, void *arg, struct error *err); /* newest first */

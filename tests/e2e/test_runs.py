@@ -33,6 +33,8 @@ def test_a_run_is_filtered_and_summed_up_by_its_steps(client: service.Client, ta
     assert sorted(ids(client, f"/v1/submissions?run={name}&view=brief")) == sorted(items[0] + items[1])
     assert ids(client, f"/v1/submissions?run={name}&step=4") == [items[1][0]]
     assert sorted(ids(client, f"/v1/submissions?run={name}&step=0&limit=1&view=brief")) == [max(items[0])]
+    assert sorted(ids(client, f"/v1/submissions?run={name}&policy_version=step-3&view=brief")) == sorted(items[1])
+    assert ids(client, f"/v1/submissions?run={name}&policy_version=step") == []
     assert ids(client, f"/v1/groups?run={name}&step=4") == [second["id"]]
     (listed,) = client.expect("GET", f"/v1/groups?run={name}&step=4")["items"]
     assert (listed["run"], listed["step"]) == (run, 4)
@@ -61,6 +63,7 @@ def test_a_run_is_filtered_and_summed_up_by_its_steps(client: service.Client, ta
         ("/v1/submissions?step=1", "step"),
         ("/v1/groups?run=r&step=x", "step"),
         ("/v1/export?run=r&step=-1", "step"),
+        ("/v1/submissions?policy_version=v", "policy_version"),
         ("/v1/runs?cursor=r", "cursor"),
     ],
 )

@@ -238,7 +238,8 @@ def test_submissions_are_listed_page_by_page_with_the_filters_on_each() -> None:
 def test_the_filters_of_submissions_are_those_of_the_contract() -> None:
     contract = json.loads((PACKAGE.parents[1] / "proto/openapi.json").read_text())
     rows = contract["paths"]["/v1/submissions"]["get"]["parameters"]
-    names = {row.get("name") or row["$ref"].rpartition("/")[2].lower() for row in rows}
+    known = contract["components"]["parameters"]
+    names = {row.get("name") or known[row["$ref"].rpartition("/")[2]]["name"] for row in rows}
     assert names - {"limit", "cursor"} == set(Filters.__annotations__)
 
 

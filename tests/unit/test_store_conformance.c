@@ -679,8 +679,8 @@ static const char *const some_classes[] = { NULL, "ok", "mismatch" };
 static const char *const some_clients[] = { NULL, "ann", "bob" };
 static const char *const some_requests[] = {
     NULL,
-    "{\"metadata\":{\"run\":\"r\"}}",
-    "{\"metadata\":{\"run\":\"r\",\"step\":7}}",
+    "{\"metadata\":{\"run\":\"r\",\"note\":\"\\u0000\"}}",
+    "{\"metadata\":{\"run\":\"r\",\"step\":7,\"policy_version\":\"v \u00e9'2\"}}",
     "{\"metadata\":{\"run\":\"s\",\"step\":7}}",
 };
 
@@ -718,7 +718,8 @@ is_of_run(const struct submission_filter *f, const struct submission_row *row)
     struct labels labels;
 
     labels_read(row->request, &labels);
-    return f->run == NULL || (strcmp(f->run, labels.run) == 0 && (f->step < 0 || f->step == labels.step));
+    return f->run == NULL || (strcmp(f->run, labels.run) == 0 && (f->step < 0 || f->step == labels.step) &&
+                              (f->policy_version == NULL || strstr(row->request, f->policy_version) != NULL));
 }
 
 static bool
@@ -779,7 +780,7 @@ every_filter_finds_what_it_should_page_by_page(void **state)
     int combinations = 0, hits = 0;
 
     fill_list(r, rows, groups);
-    for (int i = 0; i < 5 * 3 * 3 * 3 * 2 * 3; i++) {
+    for (int i = 0; i < 5 * 3 * 3 * 3 * 2 * 4; i++) {
         struct submission_filter f = {
             .state = i % 5 - 1,
             .task_id = i / 5 % 3 ? some_tasks[i / 5 % 3] : NULL,
@@ -788,13 +789,14 @@ every_filter_finds_what_it_should_page_by_page(void **state)
             .group_id = i / 135 % 2 ? groups[1].id : NULL,
             .run = i / 270 ? "r" : NULL,
             .step = i / 270 == 2 ? 7 : LABEL_STEP_NONE,
+            .policy_version = i / 270 == 3 ? "v \u00e9'2" : NULL,
             .limit = 7,
         };
         int n = check_filter(r, f, rows);
         combinations++;
         hits += n > 0;
     }
-    assert_int_equal(combinations, 810);
+    assert_int_equal(combinations, 1080);
     assert_true(hits > 100); /* the rows do exercise the filters */
 }
 

@@ -88,11 +88,12 @@ Filters = TypedDict(
         "group": str,
         "run": str,
         "step": int,
+        "policy_version": str,
         "view": Literal["full", "brief"],
     },
     total=False,
 )
-"""Which submissions to list. task: an id, or a name; step needs run."""
+"""Which submissions to list. task: an id, or a name; step and policy_version need run."""
 
 Rescored = TypedDict(
     "Rescored",

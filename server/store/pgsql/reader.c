@@ -21,6 +21,9 @@ static const struct sql_dialect dialect = {
         "s.class, "
         "s.reward, s.verdict, coalesce(j.claim, s.claim), j.state = 0 AND j.node IS NOT NULL",
     .submissions = "submission s LEFT JOIN job j ON j.id = s.id",
+    /* No json of PostgreSQL holds a NUL: a request with one matches nothing. */
+    .policy_version = "CASE WHEN strpos(s.request, '\\u0000') = 0"
+                      " THEN s.request::json #>> '{metadata,policy_version}' END",
     .group_columns = "id, task_id, request, size, created_ms, now_ms() - coalesce(made_ms, created_ms)",
     .live_state = "j.state",
     .has_nodes = true,

@@ -77,6 +77,7 @@ static const struct sql_dialect dialect = {
         "id, group_id, group_index, task_id, source_hash, state, priority, client, request, attempts, "
         "created_ms, finished_ms, stage, class, reward, verdict, claim, state = 0 AND node IS NOT NULL",
     .submissions = "submission s",
+    .policy_version = "json_extract(s.request, '$.metadata.policy_version')",
     .group_columns = "id, task_id, request, size, created_ms, NULL",
     .live_state = "s.state",
     .unfinished = "FROM submission INDEXED BY submission_state WHERE state IN (0, 1) ORDER BY id",
