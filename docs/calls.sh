@@ -30,6 +30,7 @@ ID=$(post /v1/submissions "$(example '{"task": "'"$TASK"'", "candidate": e["cand
 get "/v1/submissions/$ID?wait=60" # verifier show
 get "/v1/submissions?task=$TASK&view=brief&limit=10" # verifier list
 get "/v1/submissions/$ID/source" # verifier show --source
+get "/v1/submissions/$ID/answer" # verifier show --answer
 get "/v1/submissions/$ID/log" # verifier show --log
 get "/v1/submissions/$ID/timing" # verifier timing: raw samples too
 get "/v1/submissions/$ID/plan"   # null where candidates are judged live

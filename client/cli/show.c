@@ -36,6 +36,8 @@ enum {
 
 static const struct argp_option show_options[] = {
     { "source", OPT_SOURCE, NULL, 0, "Print the candidate's source and nothing else", 0 },
+    { "answer", OPT_ANSWER, NULL, 0, "Print the model's whole answer that it was found in, and nothing else",
+      0 },
     { "log", OPT_LOG, NULL, 0, "Print what the candidate printed and nothing else", 0 },
     { "fail-on-verdict", OPT_FAIL, NULL, 0, "End with status 1 unless its class is ok", 0 },
     { 0 },
@@ -48,9 +50,9 @@ static const struct argp_option list_options[] = {
     { "client", OPT_CLIENT, "NAME", 0, "Only those of this client", 0 },
     { "run", OPT_RUN, "NAME", 0, "Only those of this run", 0 },
     { "step", OPT_STEP, "N", 0, "Of the run, only this step", 0 },
+    { "policy-version", OPT_POLICY_VERSION, "TEXT", 0, "Of the run, only what these weights wrote", 0 },
     { "limit", OPT_LIMIT, "N", 0, "How many, 200 at most (default 50)", 0 },
     { "cursor", OPT_CURSOR, "CURSOR", 0, "Go on where the last page ended", 0 },
-    { "policy-version", OPT_POLICY_VERSION, "TEXT", 0, "Of the run, only what these weights wrote", 0 },
     { 0 },
 };
 
@@ -77,10 +79,11 @@ parse(int key, char *arg, struct argp_state *state)
         state->child_inputs[0] = l->cli;
         return 0;
     case OPT_SOURCE:
-        l->wants_source = true;
-        return 0;
+    case OPT_ANSWER:
     case OPT_LOG:
-        l->wants_log = true;
+        if (l->part)
+            argp_error(state, "--source, --answer and --log print one thing each");
+        l->part = key == OPT_SOURCE ? "/source" : key == OPT_ANSWER ? "/answer" : "/log";
         return 0;
     case OPT_FAIL:
         l->fails_on_verdict = true;
@@ -93,8 +96,6 @@ parse(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_END:
         if (!l->id && l->takes_id)
             argp_error(state, "which ID?");
-        if (l->wants_source && l->wants_log)
-            argp_error(state, "--source and --log print one thing each");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -155,8 +156,8 @@ show_command(struct cli *cli, int argc, char **argv)
     bool is_group;
 
     argp_parse(&show_argp, argc, argv, 0, NULL, &l);
-    if (l.wants_source || l.wants_log)
-        return dump_part(cli, l.id, l.wants_source ? "/source" : "/log");
+    if (l.part)
+        return dump_part(cli, l.id, l.part);
     int code = find_document(cli, l.id, &found, &is_group);
     if (code != CLI_OK)
         return code;
@@ -191,8 +192,8 @@ list_path(struct look *l, struct buffer *path)
         { "&client=", l->client },
         { "&run=", l->run },
         { "&step=", l->step },
-        { "&cursor=", l->cursor },
         { "&policy_version=", l->policy_version },
+        { "&cursor=", l->cursor },
     };
     buffer_add(path, "/v1/submissions");
     for (size_t i = 0; i < ARRAY_LEN(parts); i++)
@@ -249,6 +250,8 @@ cancel_command(struct cli *cli, int argc, char **argv)
     bool is_group;
 
     argp_parse(&cancel_argp, argc, argv, 0, NULL, &l);
+    if (strcmp(l.id, "-") == 0) /* the newest may be anybody's */
+        return cli_complain(CLI_USAGE, "cancel takes an id, and no \"-\"");
     int code = find_document(cli, l.id, &found, &is_group);
     if (code != CLI_OK)
         return code;

@@ -106,5 +106,5 @@ export function field(name, params, change, options) {
     ? el("select", { id }, el("option", { value: "", text: "any" }), options.map((one) => el("option", { value: one, selected: one === value, text: one })))
     : el("input", { id, type: "search", size: { group: 14, step: 5 }[name] || 12, value, placeholder: "any", spellcheck: "false" });
   input.addEventListener("change", () => change(name, input.value.trim()));
-  return el("label", { for: id }, name, input);
+  return el("label", { for: id }, words(name), input);
 }

@@ -150,7 +150,7 @@ function head(item) {
   ];
 }
 
-function body(item, source, log) {
+function body(item, source, answer, log) {
   const line = item.error && item.error.line;
   const t = item.timing || {};
   const timed = facts(Object.entries(t).filter(([, v]) => v !== null && typeof v !== "object"));
@@ -166,6 +166,8 @@ function body(item, source, log) {
     el("div", { class: "columns" },
       section("Components of the reward", item.components && facts([["kind", item.reward_spec && item.reward_spec.kind + " v" + item.reward_spec.version], ...Object.entries(item.components)])),
       section("Timing", timed), section("Clocks", clocks(item)), section("Environment", item.env && facts(Object.entries(item.env))),
+    section("Whole answer", answer && el("details", { "data-key": "answer" }, el("summary", { text: "What the model wrote, with the source in it" }),
+      el("pre", { tabindex: "0", "aria-label": "Whole answer", "data-key": "whole", text: answer }))),
       section("Record", facts(["id", "policy", "flags", "generality", "rule", "cache", "attempts", "priority", "seed", "finished", "metadata"].map((name) => [name, item[name] && typeof item[name] === "object" && !Object.keys(item[name]).length ? null : item[name]])))),
     section("Printed", log && el("pre", { tabindex: "0", "aria-label": "What it printed", "data-key": "log", text: log })),
     section("Run it again", repeat(item, source)),
@@ -178,15 +180,16 @@ export function submission(root, params, go, id) {
   const top = el("div", {}), rest = el("div", {});
   root.append(top, rest);
   const drawTop = region(top), drawRest = region(rest);
-  let source, ended;
+  let source, answer, ended;
   return async () => {
     if (ended) return; // a verdict does not change
     const item = await ask("/v1/submissions/" + encodeURIComponent(id));
     source ??= await askText("/v1/submissions/" + item.id + "/source");
     const log = isLive(item) ? "" : await askText("/v1/submissions/" + item.id + "/log");
     drawTop(item, () => head(item));
-    drawRest([item, log], () => body(item, source, log));
+    drawRest([item, log], () => body(item, source, answer, log));
     ended = !isLive(item);
   };
 }
+    answer ??= await askText("/v1/submissions/" + item.id + "/answer");
 

@@ -18,7 +18,7 @@ export function submissions(root, params, go) {
   const list = el("div", {}), pages = el("p", { class: "row" });
   root.append(el("h1", { text: "Submissions" }),
     el("form", { class: "row filters", role: "search", "aria-label": "Filters", onsubmit: (event) => event.preventDefault() },
-      field("state", params, change, STATES), field("class", params, change, CLASSES), ...["task", "client", "group", "run", "step"].map((name) => field(name, params, change)),
+      field("state", params, change, STATES), field("class", params, change, CLASSES), ...FILTERS.slice(2).map((name) => field(name, params, change)),
       el("span", { class: "grow" }), compare), list, pages);
   const draw = region(list), drawPages = region(pages);
 

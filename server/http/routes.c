@@ -28,6 +28,7 @@ static const struct route routes[] = {
     { "GET", "v1/submissions/{}", "wait", MAY_LOOK, false, false, submission_show },
     { "DELETE", "v1/submissions/{}", "", MAY_SUBMIT, false, false, submission_cancel },
     { "GET", "v1/submissions/{}/source", "", MAY_LOOK, false, false, submission_source },
+    { "GET", "v1/submissions/{}/answer", "", MAY_LOOK, false, false, submission_answer },
     { "GET", "v1/submissions/{}/log", "", MAY_LOOK, false, false, submission_log },
     { "GET", "v1/submissions/{}/timing", "", MAY_LOOK, false, false, submission_timing },
     { "GET", "v1/submissions/{}/plan", "", MAY_LOOK, false, false, submission_plan },

@@ -306,6 +306,17 @@ read_log(struct exchange_read *call, struct store_reader *r, struct error *err)
     return rc;
 }
 
+static int
+read_answer(struct exchange_read *call, struct store_reader *r, struct error *err)
+{
+    struct look *l = (struct look *)call;
+    int rc = read_row(call, r, err);
+
+    if (rc == 0)
+        rc = reader_get_completion(r, l->id, &l->text, err);
+    return rc;
+}
+
 static void
 found_text(struct exchange *x, struct look *l)
 {
@@ -316,6 +327,12 @@ void
 submission_source(struct exchange *x)
 {
     look(x, x->target.segments[2], read_source, NULL, found_text);
+}
+
+void
+submission_answer(struct exchange *x)
+{
+    look(x, x->target.segments[2], read_answer, NULL, found_text);
 }
 
 /* What a refused candidate printed tells how far it got, which is not told. */

@@ -77,6 +77,9 @@ struct backend_ops {
     /* Store bytes under their hash unless they are there already. */
     int (*put_blob)(struct store_backend *b, const char *hash, const void *bytes, size_t size,
                     struct error *err);
+    /* Store a submission's answer of a model. It goes with the submission. */
+    int (*put_answer)(struct store_backend *b, const char *id, const void *bytes, size_t size,
+                      struct error *err);
     /* Whether this node alone removes what is old, until its transaction ends. NULL: it does. */
     int (*is_alone)(struct store_backend *b, bool *out, struct error *err);
     /* A step that gives room back to the file system. NULL: the database does that by itself. */
@@ -113,11 +116,11 @@ struct backend_ops {
 struct sql_dialect {
     /* The columns of a submission (s), of a group and of sums of groups (g), in the order of reads.c; "FROM" for them. */
     const char *submission_columns, *submissions, *group_columns, *group_counts, *group_counts_from;
+    const char *
+        policy_version; /* of a submission: in no column of its own, since it is asked for within a run alone */
     const char *live_state; /* the column that says queued and running */
     const char *unfinished; /* behind the columns: all that is queued or running, oldest first */
     const char *queued;     /* "FROM": all that is queued of a client, $1 */
-    const char *
-        policy_version; /* of a submission: in no column of its own, since it is asked for within a run alone */
     /* Whole statements, in the order of their parameters in reads.c and sums_reads.c. */
     const char *is_unfinished, *count, *each_failure, *each_task_sum, *get_task_sum, *each_record;
     /* Indices are named where there is a choice: NULL, or what to walk for such a list, NULL for the table itself. */

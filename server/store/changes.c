@@ -262,6 +262,8 @@ change_add_submissions(struct store_backend *b, const struct store_intake *w, st
         rc = b->ops->put_blob(b, w->rows[i].source_hash, w->sources[i].text, w->sources[i].size, err);
         if (rc == 0)
             rc = add_submission(b, &w->rows[i], together, err);
+        if (rc == 0 && w->sources[i].answer)
+            rc = b->ops->put_answer(b, w->rows[i].id, w->sources[i].answer, w->sources[i].answer_size, err);
     }
     return rc;
 }

@@ -329,6 +329,16 @@ reader_get_log(struct store_reader *r, const char *submission_id, struct buffer 
                    SQL_VALUES(sql_text(submission_id)), take_bytes, out, err);
 }
 
+int
+reader_get_completion(struct store_reader *r, const char *submission_id, struct buffer *out,
+                      struct error *err)
+{
+    return look_up(r, "submission", submission_id,
+                   "SELECT a.id, a.size, a.data FROM submission s LEFT JOIN answer a ON a.id = s.id"
+                   " WHERE s.id = $1",
+                   SQL_VALUES(sql_text(submission_id)), take_bytes, out, err);
+}
+
 /* --- several rows: who is called for each, and with what --- */
 
 static bool
@@ -434,6 +444,10 @@ add_conditions(struct sql_query *q, const struct sql_dialect *d, const struct su
         sql_add_value(q, " AND s.run =", sql_text(f->run));
     if (f->run && f->step >= 0)
         sql_add_value(q, " AND s.step =", sql_int(f->step));
+    if (f->run && f->policy_version) {
+        sql_add(q, " AND %s", d->policy_version);
+        sql_add_value(q, " =", sql_text(f->policy_version));
+    }
     if (f->before)
         sql_add_value(q, " AND s.id <", sql_text(f->before));
 }
@@ -444,10 +458,6 @@ list(struct store_reader *r, const struct submission_filter *f, const char *colu
 {
     const struct sql_dialect *d = dialect_of(r);
     struct sql_query q = { .n = 0 };
-    if (f->run && f->policy_version) {
-        sql_add(q, " AND %s", d->policy_version);
-        sql_add_value(q, " =", sql_text(f->policy_version));
-    }
     int rc = check_limit(f->limit, PAGE_MAX, err);
 
     if (rc == 0 && f->state >= SUBMISSION_NSTATES)

@@ -212,6 +212,8 @@ int store_remove_task(struct store *s, const char *client, const char *id, store
 struct store_source {
     const char *text;
     size_t size;
+    const char *answer; /* of a model, that it was found in; NULL: it came by itself */
+    size_t answer_size;
 };
 int store_add_submissions(struct store *s, const struct group_row *group, const struct key_row *key,
                           const struct submission_row *rows, const struct store_source *sources, size_t n,
@@ -376,6 +378,9 @@ void carried_row_release(struct carried_row *r);
 int reader_get_source(struct store_reader *r, const char *hash, struct buffer *out, struct error *err);
 /* Nothing is appended for a submission that printed nothing or has not ended; ERR_NOTFOUND: no such submission. */
 int reader_get_log(struct store_reader *r, const char *submission_id, struct buffer *out, struct error *err);
+/* Nothing is appended for one whose source came by itself. */
+int reader_get_completion(struct store_reader *r, const char *submission_id, struct buffer *out,
+                          struct error *err);
 int reader_get_group(struct store_reader *r, const char *id, struct group_row *out, struct error *err);
 /* A key that is older than STORE_KEY_LIFE_MS at now_ms is not found. */
 int reader_get_key(struct store_reader *r, const char *client, const char *key, int64_t now_ms,

@@ -79,7 +79,7 @@ kept(struct write *w, const char *text)
 static struct store_source
 kept_source(struct write *w, const void *bytes, size_t size)
 {
-    return (struct store_source){ kept_bytes(w, bytes, size), size };
+    return (struct store_source){ .text = kept_bytes(w, bytes, size), .size = size };
 }
 
 /* w: taken, NULL where there was no memory for it. */
@@ -305,7 +305,9 @@ store_add_submissions(struct store *s, const struct group_row *group, const stru
     for (size_t i = 0; i < n && !w->write.is_short; i++) {
         keep_row(&w->write, &rows[i], &w->rows[i]);
         w->sources[i] = kept_source(&w->write, sources[i].text, sources[i].size);
-        w->write.weight += sources[i].size;
+        w->sources[i].answer = kept_bytes(&w->write, sources[i].answer, sources[i].answer_size);
+        w->sources[i].answer_size = sources[i].answer_size;
+        w->write.weight += sources[i].size + sources[i].answer_size;
     }
     w->n = n;
     return put(s, &w->write, err);

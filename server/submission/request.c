@@ -275,6 +275,17 @@ struct extraction {
     bool is_guess;     /* the whole text was taken for code, which counts only if it parses */
 };
 
+/* No more than the store keeps of it, and no part of a character. */
+static void
+keep_answer(const char *text, size_t size, struct candidate_request *out)
+{
+    out->answer = text;
+    if (size > REQUEST_ANSWER_MAX)
+        for (size = REQUEST_ANSWER_MAX; size > 0 && ((unsigned char)text[size] & 0xC0) == 0x80; size--)
+            ;
+    out->answer_size = size;
+}
+
 /* The code of a candidate, and what there is to say about how it was found. */
 static enum funnel_refusal
 read_source(json_t *candidate, json_t *completion, const char *entry, const char *base,
@@ -293,6 +304,7 @@ read_source(json_t *candidate, json_t *completion, const char *entry, const char
         return refusal;
     }
     size_t size = json_string_length(completion);
+    keep_answer(json_string_value(completion), size, out);
     if (extract_code(json_string_value(completion), size, entry, &found) != 0) {
         extraction->fault = size > EXTRACT_MAX ? "no code of at most 1 MiB was found in the answer"
                                                : "no code was found in the answer";

@@ -17,6 +17,7 @@
 #include "server/submission/funnel.h"
 
 #define REQUEST_SOURCE_MAX (1024 * 1024) /* bytes of one source, after decoding */
+#define REQUEST_ANSWER_MAX (1024 * 1024) /* bytes of an answer that are kept */
 
 #define BUNDLE_FORMAT "verifierd bundle"
 #define BUNDLE_VERSION 1
@@ -51,8 +52,11 @@ int task_identity(const char *entry, const char *reference, size_t size, bool dy
 /* One candidate. */
 struct candidate_request {
     struct buffer source; /* owned; empty when nothing could be extracted */
-    json_t *request;      /* owned: what the store keeps as the submission's request */
-    char *document;       /* owned: its text */
+    const char *
+        answer; /* of a model, in which it was looked for: its first REQUEST_ANSWER_MAX bytes; a view. NULL: none */
+    size_t answer_size;
+    json_t *request; /* owned: what the store keeps as the submission's request */
+    char *document;  /* owned: its text */
 };
 
 struct submit_request {

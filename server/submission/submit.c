@@ -209,7 +209,8 @@ fill_rows(struct intake *in, struct submission_row *rows, struct store_source *s
         memcpy(row->group_id, in->group_id, ID_SIZE);
         row->group_index = (int)i;
         memcpy(row->task_id, in->task_id, HASH_TEXT_SIZE);
-        sources[i] = (struct store_source){ c->source.data ? c->source.data : "", c->source.size };
+        sources[i] = (struct store_source){ c->source.data ? c->source.data : "", c->source.size, c->answer,
+                                            c->answer_size };
         memcpy(row->source_hash, in->tickets[i].source_hash, HASH_TEXT_SIZE);
         row->priority = in->request.priority;
         row->client = (char *)(uintptr_t)in->request.client;

@@ -67,7 +67,7 @@ add_group(struct node *n, struct error *err)
         row->created_ms = group.created_ms;
         for (int at = 0; at < SOURCE_BYTES; at += 16)
             snprintf(texts[i] + at, 17, "%016llx", (unsigned long long)random_u64());
-        sources[i] = (struct store_source){ texts[i], SOURCE_BYTES };
+        sources[i] = (struct store_source){ .text = texts[i], .size = SOURCE_BYTES };
         hash_text(texts[i], SOURCE_BYTES, row->source_hash);
     }
     return change_add_submissions(

@@ -160,7 +160,7 @@ fill(struct store *s, uv_loop_t *loop, long n)
     struct error err;
 
     for (long i = 0; i < n; i++) {
-        struct store_source text = { source, 0 };
+        struct store_source text = { .text = source, .size = 0 };
 
         fill_row(&row, client, sizeof client, i, n);
         text.size = (size_t)snprintf(source, sizeof source, "print(%ld)", i);
@@ -200,7 +200,7 @@ add_next(struct adding *a)
 
     if (a->next == a->n)
         return;
-    source = (struct store_source){ a->sources[a->next].data, a->sources[a->next].size };
+    source = (struct store_source){ .text = a->sources[a->next].data, .size = a->sources[a->next].size };
     a->next++;
     id_new(row.id);
     snprintf(row.task_id, sizeof row.task_id, "%s", a->task);

@@ -202,6 +202,13 @@ def test_completion_is_extracted(client: Client, task_ids: dict[str, str]) -> No
     kept = client.get(f"/v1/submissions/{verdict['id']}/source").body.decode()
     assert kept.startswith("import torch")
     assert "It is used like this" not in kept
+    assert client.get(f"/v1/submissions/{verdict['id']}/answer").body.decode() == answer
+    plain = client.judge({"task": task_ids["relu"], "candidate": kept, "until": "ast"})
+    assert client.get(f"/v1/submissions/{plain['id']}/answer").body == b""
+    talk = "The answer is: " + "ä" * (1 << 19)
+    lost = client.judge({"task": task_ids["relu"], "completion": talk, "until": "ast"})
+    told = client.get(f"/v1/submissions/{lost['id']}/answer").body
+    assert lost["class"] == "extract" and talk.encode().startswith(told) and len(told) == (1 << 20) - 1
 
 
 @pytest.mark.parametrize("habit", ["a usage example behind it", "an item of a list"])

@@ -63,7 +63,7 @@ class Scene:
             "filtered": ("#/submissions?class=hack", "hack"),
             "submission": (one, "Run it again"),
             "mismatch": (f"#/submissions/{self.mismatch}", "values differ"),
-            "syntax": (f"#/submissions/{self.syntax}", "SyntaxError at line 3"),
+            "syntax": (f"#/submissions/{self.syntax}", "What the model wrote"),
             "compare": (f"#/compare/{self.honest},{self.mismatch},{self.hack}", "How C differs from A"),
             "groups": ("#/groups", "3 / 3"),
             "nodes": ("#/nodes", "(this one)"),
@@ -119,7 +119,9 @@ def scene(tasks: dict[str, corpus.Task]) -> Iterator[Scene]:
             task = client.add_task(tasks["relu"].registration())
             sources = [candidate("relu/honest.py"), candidate("relu/last_block_missing.py"), SYNTAX]
             labels = {"run": RUN, "step": 1, "policy_version": "base"}
-            body = {"task": task, "candidates": [{"candidate": source} for source in sources], "client": "ann"}
+            candidates = [{"candidate": source} for source in sources[:2]]
+            answer = f"Let me think.\n```python\n{SYNTAX}```\n"
+            body = {"task": task, "candidates": [*candidates, {"completion": answer}], "client": "ann"}
             group = str(client.expect("POST", "/v1/groups", {**body, "metadata": labels})["id"])
             honest, mismatch, syntax = client.wait(group, kind="groups")["items"]
             assert [x["class"] for x in (honest, mismatch, syntax)] == ["ok", "mismatch", "syntax"]
@@ -192,8 +194,6 @@ def test_one_submission_says_where_it_failed_and_why(scene: Scene, window: Brows
     assert window.text().count(feedback.splitlines()[0]) == 1
 
 
-def test_one_that_was_timed_shows_its_samples_with_the_interval(scene: Scene, window: Browser) -> None:
-    show(window, scene.url, f"#/submissions/{scene.honest}", "Samples")
 def test_the_whole_answer_is_shown_and_the_candidates_own_words_once(scene: Scene, window: Browser) -> None:
     """Issue 28: newcomer 29."""
     show(window, scene.url, f"#/submissions/{scene.syntax}", "What the model wrote")
@@ -216,6 +216,8 @@ def test_what_is_let_off_its_timing_is_counted_as_skipped(scene: Scene, window: 
     assert [row[5] for row in rows[1:]] == ["0", "0", "0", "0", "1"]
 
 
+def test_one_that_was_timed_shows_its_samples_with_the_interval(scene: Scene, window: Browser) -> None:
+    show(window, scene.url, f"#/submissions/{scene.honest}", "Samples")
     assert window.script("return document.querySelectorAll('.chart g.candidate').length") == 100
     assert window.script("return document.querySelectorAll('.chart .interval').length") == 1
     text = window.text()
@@ -487,11 +489,11 @@ def test_filters_and_ticks_stand_in_the_address(scene: Scene, window: Browser) -
         "const s = document.getElementById('filter-class'); s.value = 'ok'; s.dispatchEvent(new Event('change'))"
     )
     window.wait("location.hash === '#/submissions?class=ok'")
-    show(window, scene.url, f"#/submissions?group={scene.group}", "mismatch")
-    window.wait("document.querySelectorAll('input[type=checkbox]').length === 3")
     show(window, scene.url, f"#/submissions?run={quote(RUN)}&policy_version=base", "Policy version")
     window.wait("document.querySelectorAll('tbody tr').length === 3")
     show(window, scene.url, f"#/submissions?run={quote(RUN)}&policy_version=other", "Nothing matches these filters")
+    show(window, scene.url, f"#/submissions?group={scene.group}", "mismatch")
+    window.wait("document.querySelectorAll('input[type=checkbox]').length === 3")
     window.script("document.querySelectorAll('input[type=checkbox]').forEach((box) => box.click())")
     window.click(".filters button")
     window.wait_text("How C differs from A")

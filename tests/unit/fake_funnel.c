@@ -246,7 +246,7 @@ funnel_submit(struct funnel *f, json_t *body, const struct key_row *key, funnel_
     }
     struct work *w = calloc(1, sizeof(*w));
     struct submission_row row = { .request = "{}", .reward = NAN, .created_ms = clock_wall_ms() };
-    struct store_source source = { candidate, strlen(candidate) };
+    struct store_source source = { .text = candidate, .size = strlen(candidate) };
     json_t *ms = json_object_get(metadata, "ms");
     *w = (struct work){ .funnel = f, .cb = cb, .arg = arg, .ms = ms ? json_integer_value(ms) : -1 };
     uv_timer_init(f->loop, &w->timer);

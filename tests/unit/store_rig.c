@@ -139,7 +139,7 @@ waited(struct rig *r, struct outcome *o, int code)
 int
 rig_add(struct rig *r, const struct submission_row *row, const char *source)
 {
-    struct store_source s = { source, strlen(source) };
+    struct store_source s = { .text = source, .size = strlen(source) };
     struct outcome o = { 0 };
 
     return waited(r, &o, store_add_submissions(r->store, NULL, NULL, row, &s, 1, rig_done, &o, &r->err));
@@ -159,7 +159,7 @@ rig_key(const char *client, const char *name, const char *id, int64_t created_ms
 void
 rig_add_with_key(struct rig *r, const struct key_row *key, const struct submission_row *row, int expect)
 {
-    struct store_source source = { "x", 1 };
+    struct store_source source = { .text = "x", .size = 1 };
     struct outcome o = { 0 };
     assert_int_equal(store_add_submissions(r->store, NULL, key, row, &source, 1, rig_done, &o, &r->err), 0);
     rig_wait(r);

@@ -243,7 +243,7 @@ static void
 feed(struct feeder *f)
 {
     struct submission_row row = rig_row();
-    struct store_source source = { row.id, ID_SIZE - 1 };
+    struct store_source source = { .text = row.id, .size = ID_SIZE - 1 };
 
     if (f->started == f->total)
         return;

@@ -205,7 +205,7 @@ a_task_goes_with_its_last_name(void **state)
     struct rig *r = *state;
     struct task_row a = a_task("sha256:task", "relu");
     struct submission_row in = rig_row();
-    const struct store_source source = { "code", 4 };
+    const struct store_source source = { .text = "code", .size = 4 };
     struct outcome o = { 0 };
     AUTO_BUFFER struct buffer kept = BUFFER_INIT;
 
@@ -551,7 +551,7 @@ fill_group(const struct group_row *group, struct submission_row *rows, struct st
         rows[i].group_index = (int)i;
         memcpy(rows[i].group_id, group->id, ID_SIZE);
         snprintf(rows[i].source_hash, sizeof rows[i].source_hash, "sha256:%s-%zu", group->id, i);
-        sources[i] = (struct store_source){ digits + i, 1 };
+        sources[i] = (struct store_source){ .text = digits + i, .size = 1 };
     }
 }
 
@@ -596,7 +596,7 @@ a_group_is_stored_whole_or_not_at_all(void **state)
     struct rig *r = *state;
     struct group_row group = a_group(3), missing;
     struct submission_row rows[3], before = rig_row(), after = rig_row(), unused;
-    struct store_source sources[3], one = { "x", 1 };
+    struct store_source sources[3], one = { .text = "x", .size = 1 };
     struct outcome o[3] = { { 0 } };
     struct store_counts counts;
     AUTO_BUFFER struct buffer source = BUFFER_INIT;
@@ -688,7 +688,7 @@ static const char *const some_requests[] = {
 static void
 fill_list(struct rig *r, struct submission_row rows[LISTED], struct group_row groups[2])
 {
-    struct store_source source = { "x", 1 };
+    struct store_source source = { .text = "x", .size = 1 };
     struct outcome o = { 0 };
 
     groups[0] = a_group(0);
@@ -922,7 +922,7 @@ add_labelled_group(struct rig *r, const char *client, const char *request, char 
 {
     struct group_row group = { .size = 1, .request = (char *)request };
     struct submission_row row = rig_row();
-    struct store_source source = { "x", 1 };
+    struct store_source source = { .text = "x", .size = 1 };
     struct outcome o = { 0 };
 
     id_new(group.id);
@@ -1078,7 +1078,7 @@ callbacks_come_in_order_on_the_loops_thread(void **state)
     struct rig *r = *state;
     struct order order = { 0, 0, uv_thread_self() };
     struct ticket tickets[500];
-    struct store_source source = { "x", 1 };
+    struct store_source source = { .text = "x", .size = 1 };
 
     for (int i = 0; i < 500; i++) {
         struct submission_row row = rig_row();
@@ -1098,7 +1098,7 @@ a_full_queue_refuses_new_work_first(void **state)
 {
     struct rig *r = *state;
     struct submission_row row, known = rig_row();
-    struct store_source source = { "x", 1 };
+    struct store_source source = { .text = "x", .size = 1 };
     struct outcome o = { 0 }, moved = { 0 };
     struct store_claim claim = { .id = "none" };
     struct store_figures figures;
@@ -1151,7 +1151,7 @@ write_while_closing(void *arg, int code, const struct error *err)
 {
     struct closing *c = arg;
     struct submission_row row = rig_row(), found;
-    struct store_source source = { "x", 1 };
+    struct store_source source = { .text = "x", .size = 1 };
 
     (void)err;
     assert_int_equal(code, 0);
@@ -1169,7 +1169,7 @@ closing_commits_what_is_queued(void **state)
     struct rig *r = *state;
     struct closing c = { r, 0, 0 };
     struct store_counts counts;
-    struct store_source source = { "x", 1 };
+    struct store_source source = { .text = "x", .size = 1 };
 
     for (int i = 0; i < 100; i++) {
         struct submission_row row = rig_row();
@@ -1196,7 +1196,7 @@ write_in_prepare(uv_prepare_t *prepare)
 {
     struct late_write *l = prepare->data;
     struct submission_row row = rig_row();
-    struct store_source source = { "x", 1 };
+    struct store_source source = { .text = "x", .size = 1 };
 
     uv_prepare_stop(prepare);
     assert_int_equal(store_add_submissions(l->rig->store, NULL, NULL, &row, &source, 1, rig_done, &l->outcome,
@@ -1863,7 +1863,7 @@ closing_answers_what_was_asked(void **state)
     struct rig *r = *state;
     struct submission_row in = rig_row();
     static struct asked all[200];
-    struct store_source source = { "x", 1 };
+    struct store_source source = { .text = "x", .size = 1 };
     struct outcome o = { 0 };
 
     assert_int_equal(rig_add(r, &in, "x"), 0);

@@ -57,7 +57,7 @@ static int
 take_next_step(struct life *l)
 {
     struct store *s = l->child->rig->store;
-    struct store_source source = { l->row.id, ID_SIZE - 1 };
+    struct store_source source = { .text = l->row.id, .size = ID_SIZE - 1 };
 
     switch (l->row.state) {
     case SUBMISSION_QUEUED:
@@ -359,7 +359,7 @@ static int
 put(struct rig *r, const char *hash, const char *text, size_t size, struct outcome *o)
 {
     struct submission_row row = rig_row();
-    struct store_source source = { text, size };
+    struct store_source source = { .text = text, .size = size };
 
     snprintf(row.source_hash, sizeof row.source_hash, "%s", hash);
     return store_add_submissions(r->store, NULL, NULL, &row, &source, 1, rig_done, o, &r->err);

@@ -34,7 +34,7 @@ what_waits_while_the_database_is_away_is_stored_when_it_is_back(void **state)
 {
     struct rig *r = *state;
     struct submission_row before = rig_row(), during = rig_row(), refused = rig_row(), found;
-    struct store_source source = { "x", 1 };
+    struct store_source source = { .text = "x", .size = 1 };
     struct outcome o = { 0 };
 
     assert_int_equal(rig_add(r, &before, "x"), 0);
@@ -88,12 +88,13 @@ check_outcome(struct rig *r, bool is_there)
     struct submission_row row = rig_row();
 
     assert_int_equal(p->base.ops->begin(&p->base, &r->err), 0);
-    assert_int_equal(
-        change_add_submissions(
-            &p->base,
-            &(struct store_intake){ .rows = &row, .sources = &(struct store_source){ "x", 1 }, .n = 1 },
-            &r->err),
-        0);
+    assert_int_equal(change_add_submissions(
+                         &p->base,
+                         &(struct store_intake){ .rows = &row,
+                                                 .sources = &(struct store_source){ .text = "x", .size = 1 },
+                                                 .n = 1 },
+                         &r->err),
+                     0);
     if (is_there)
         assert_int_equal(pg_run(&p->link, "commit", "COMMIT", SQL_NO_VALUES, NULL, &r->err), 0);
     p->link.is_lost = true;
@@ -192,7 +193,9 @@ static void
 add_group_together(struct rig *r, struct submission_row *rows, int n)
 {
     struct group_row group = { .request = (char *)"{}", .size = n, .keeps_together = true };
-    const struct store_source sources[3] = { { "x", 1 }, { "y", 1 }, { "z", 1 } };
+    const struct store_source sources[3] = { { .text = "x", .size = 1 },
+                                             { .text = "y", .size = 1 },
+                                             { .text = "z", .size = 1 } };
     struct outcome o = { 0 };
 
     id_new(group.id);
@@ -673,7 +676,7 @@ static void
 end_at_step(struct rig *r, struct store *s, const char *request)
 {
     struct submission_row row = rig_row();
-    struct store_source source = { "x", 1 };
+    struct store_source source = { .text = "x", .size = 1 };
     struct outcome o = { 0 };
 
     row.request = (char *)request;

@@ -450,7 +450,7 @@ groups_tell_how_far_they_are(void **state)
     struct seen seen = { 0 };
     struct group_row group = { .size = 2, .request = (char *)"{}", .created_ms = NOON_MS };
     struct submission_row rows[2] = { rig_row(), rig_row() };
-    struct store_source sources[2] = { { "a", 1 }, { "b", 1 } };
+    struct store_source sources[2] = { { .text = "a", .size = 1 }, { .text = "b", .size = 1 } };
     struct outcome o = { 0 };
 
     id_new(group.id);

@@ -68,7 +68,7 @@ add_pair(struct rig *r, struct submission_row rows[2], const char *key, int64_t 
 {
     struct group_row group = { .request = (char *)"{}", .size = 2 };
     const int64_t ends[2] = { first_ms, second_ms };
-    const struct store_source sources[2] = { { "p", 1 }, { "q", 1 } };
+    const struct store_source sources[2] = { { "p", 1, "so: p", 5 }, { .text = "q", .size = 1 } };
     struct key_row kept = { .created_ms = NOW, .request_hash = "h" };
     struct outcome o = { 0 };
 
@@ -128,6 +128,17 @@ is_group_there(struct rig *r, const char *id)
     return rc == 0;
 }
 
+/* What a model answered; "": nothing is kept, or the submission is gone. */
+static void
+expect_answer(struct rig *r, const char *id, const char *expected)
+{
+    AUTO_BUFFER struct buffer text = BUFFER_INIT;
+
+    int rc = reader_get_completion(store_reader(r->store), id, &text, &r->err);
+    assert_int_equal(rc, is_there(r, id) ? 0 : ERR_NOTFOUND);
+    assert_string_equal(text.data ? text.data : "", expected);
+}
+
 static bool
 is_text_there(struct rig *r, const char *name)
 {
@@ -167,7 +178,7 @@ a_submission_goes_unless_it_is_referred_to(void **state)
     int leaders = 0;
     struct submission_row waits = row_of("waits"), answered = row_of("answered");
     struct key_row key = { .created_ms = NOW, .request_hash = "h", .key = "k" };
-    struct store_source source = { "x", 1 };
+    struct store_source source = { .text = "x", .size = 1 };
     struct outcome o = { 0 };
 
     snprintf(fast, sizeof(fast), timed, 3);
@@ -206,18 +217,30 @@ static void
 a_group_goes_whole_or_not_at_all(void **state)
 {
     struct rig *r = *state;
-    struct submission_row rows[2];
+    struct submission_row rows[2], gone[2];
     char handed[128];
 
-    struct group_row goes = add_pair(r, rows, NULL, 30, 10), young = add_pair(r, rows, NULL, 1, OLD);
+    struct group_row goes = add_pair(r, gone, NULL, 30, 10), young = add_pair(r, rows, NULL, 1, OLD);
     struct group_row open = add_pair(r, rows, NULL, 1, 0), answered = add_pair(r, rows, "k", 1, 2);
     struct group_row referred = add_pair(r, rows, NULL, 40, 50);
     snprintf(handed, sizeof(handed), "{\"class\":\"ok\",\"cached_from\":\"%s\"}", rows[0].id);
     add_ended(r, "refers", OLD, handed, NULL);
 
+    expect_answer(r, gone[0].id, "so: p");
     struct store_sweep done = sweep(r, SWEEP_SUBMISSIONS, INT64_MAX);
     assert_int_equal(done.submissions, 2);
     assert_int_equal(done.groups, 1);
+    expect_answer(r, gone[0].id, "");
+    expect_answer(r, rows[0].id, "so: p");
+    expect_answer(r, rows[1].id, "");
+    /* It went, too: it would be in the way of the same id. */
+    const struct store_source again = { .text = "p", .size = 1, "once more", 9 };
+    struct outcome o = { 0 };
+    gone[0].group_id[0] = '\0';
+    assert_int_equal(store_add_submissions(r->store, NULL, NULL, gone, &again, 1, rig_done, &o, &r->err), 0);
+    rig_wait(r);
+    assert_int_equal(o.code, 0);
+    expect_answer(r, gone[0].id, "once more");
     assert_false(is_group_there(r, goes.id) || is_text_there(r, goes.id));
     assert_true(is_group_there(r, young.id) && is_group_there(r, open.id));
     assert_true(is_group_there(r, answered.id) && is_group_there(r, referred.id));
@@ -231,7 +254,7 @@ of_many_as_many_go_as_are_to_go(void **state)
 {
     enum { GROUPS = 170, SIZE = 3 };
     struct rig *r = *state;
-    const struct store_source source = { "x", 1 };
+    const struct store_source source = { .text = "x", .size = 1 };
     struct outcome o = { 0 };
     char ids[GROUPS][ID_SIZE];
 
@@ -322,7 +345,7 @@ check_named_again(struct rig *r, bool is_committed)
     struct store *other = open_other(r);
     struct store_backend *b = other->backend;
     struct submission_row old = add_ended(r, text, 1, PLAIN, NULL), again = row_of(text);
-    const struct store_source source = { text, strlen(text) };
+    const struct store_source source = { .text = text, .size = strlen(text) };
     const struct store_intake intake = { .rows = &again, .sources = &source, .n = 1 };
     struct store_sweep step = { .before_ms = OLD, .most = INT64_MAX, .now_ms = NOW };
     struct outcome o = { 0 };
@@ -359,7 +382,7 @@ a_text_that_is_going_is_stored_anew(void **state)
     struct store *other = open_other(r);
     struct store_backend *b = r->store->backend;
     struct submission_row again = row_of("x");
-    const struct store_source source = { "x", 1 };
+    const struct store_source source = { .text = "x", .size = 1 };
     struct store_sweep step = { .before_ms = OLD, .most = INT64_MAX, .now_ms = NOW };
     struct outcome o = { 0 };
 

@@ -12,7 +12,7 @@ is_kept(struct pgsql *p, const char *hash, bool *out, struct error *err)
 }
 
 static int
-insert(struct pgsql *p, const char *hash, const void *bytes, size_t size, int64_t *inserted,
+insert(struct pgsql *p, const char *sql, const char *key, const void *bytes, size_t size, int64_t *inserted,
        struct error *err)
 {
     const char *packed;
@@ -21,9 +21,8 @@ insert(struct pgsql *p, const char *hash, const void *bytes, size_t size, int64_
 
     if (rc < 0)
         return rc;
-    rc = pg_run(&p->link, "store bytes",
-                "INSERT INTO blob (hash, size, data) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
-                SQL_VALUES(sql_text(hash), sql_int((int64_t)size), sql_bytes(packed, packed_size)), inserted,
+    rc = pg_run(&p->link, "store bytes", sql,
+                SQL_VALUES(sql_text(key), sql_int((int64_t)size), sql_bytes(packed, packed_size)), inserted,
                 err);
     packer_trim(&p->packer);
     return rc;
@@ -38,8 +37,15 @@ pg_blob_put(struct pgsql *p, const char *hash, const void *bytes, size_t size, s
         bool is_there;
         int rc = is_kept(p, hash, &is_there, err);
         if (rc == 0 && !is_there)
-            rc = insert(p, hash, bytes, size, &inserted, err);
+            rc = insert(p, "INSERT INTO blob (hash, size, data) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
+                        hash, bytes, size, &inserted, err);
         if (rc < 0 || is_there || inserted > 0)
             return rc;
     }
+}
+
+int
+pg_answer_put(struct pgsql *p, const char *id, const void *bytes, size_t size, struct error *err)
+{
+    return insert(p, "INSERT INTO answer (id, size, data) VALUES ($1, $2, $3)", id, bytes, size, NULL, err);
 }

@@ -1,4 +1,7 @@
-/* blob.h - sources, references and captured output in PostgreSQL: packed, stored once under the hash of their bytes. */
+/*
+ * blob.h - sources, references and captured output in PostgreSQL: packed, stored once under the hash of their bytes; answers
+ * under their submission.
+ */
 #ifndef PGSQL_BLOB_H
 #define PGSQL_BLOB_H
 
@@ -9,5 +12,6 @@
  * them. 0, or as pg_ask().
  */
 int pg_blob_put(struct pgsql *p, const char *hash, const void *bytes, size_t size, struct error *err);
+int pg_answer_put(struct pgsql *p, const char *id, const void *bytes, size_t size, struct error *err);
 
 #endif

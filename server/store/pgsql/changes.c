@@ -36,6 +36,12 @@ pg_put_blob(struct store_backend *b, const char *hash, const void *bytes, size_t
     return pg_blob_put(pgsql_of(b), hash, bytes, size, err);
 }
 
+int
+pg_put_answer(struct store_backend *b, const char *id, const void *bytes, size_t size, struct error *err)
+{
+    return pg_answer_put(pgsql_of(b), id, bytes, size, err);
+}
+
 /* What was judged stays. */
 int
 pg_drop_task(struct store_backend *b, const char *id, struct error *err)

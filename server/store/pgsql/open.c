@@ -223,6 +223,7 @@ static const struct backend_ops pgsql_ops = {
     .each = pg_change_each,
     .dialect = &pg_dialect,
     .put_blob = pg_put_blob,
+    .put_answer = pg_put_answer,
     .drop_task = pg_drop_task,
     .add_job = pg_add_job,
     .count_verdict = pg_count_verdict,

@@ -370,6 +370,15 @@ static const char *const shares_indices[] = {
     "job_client ON job (client, state)", NULL
 };
 
+/* Of models, that sources were found in: they go with their submission, whoever removes it. */
+static const char version_answers[] =
+    "CREATE TABLE IF NOT EXISTS answer ("
+    "  id text COLLATE \"C\" PRIMARY KEY REFERENCES submission ON DELETE CASCADE,"
+    "  size bigint NOT NULL,"
+    "  data bytea NOT NULL"
+    ");"
+    "ALTER TABLE answer ALTER data SET STORAGE EXTERNAL;"; /* it is compressed */
+
 static const struct pg_step steps_known[] = { { .sql = version_1 },
                                               { .sql = version_nodes },
                                               { .sql = version_orders },
@@ -380,7 +389,8 @@ static const struct pg_step steps_known[] = { { .sql = version_1 },
                                               { .sql = version_roles },
                                               { .sql = "", .indices = waiting_indices },
                                               { .sql = version_removals },
-                                              { version_shares, NULL, shares_indices } };
+                                              { version_shares, NULL, shares_indices },
+                                              { .sql = version_answers } };
 
 const struct pg_step *
 pg_schema_steps(size_t *n)

@@ -266,6 +266,12 @@ put_blob(struct store_backend *base, const char *hash, const void *bytes, size_t
     return blob_put(sqlite_of(base), hash, bytes, size, err);
 }
 
+static int
+put_answer(struct store_backend *base, const char *id, const void *bytes, size_t size, struct error *err)
+{
+    return answer_put(sqlite_of(base), id, bytes, size, err);
+}
+
 /* A trigger takes what is counted of it. */
 static int
 drop_task(struct store_backend *base, const char *id, struct error *err)
@@ -326,6 +332,7 @@ static const struct backend_ops sqlite_ops = {
     .each = each,
     .dialect = &dialect,
     .put_blob = put_blob,
+    .put_answer = put_answer,
     .drop_task = drop_task,
     .count_verdict = count_verdict,
     .vacuum = vacuum,

@@ -261,7 +261,18 @@ static const char version_first[] =
 
 _Static_assert(SCHEMA_APPLICATION_ID == 1986425444, "the number in version_first is the one in schema.h");
 
-static const struct schema_step steps_known[] = { [SCHEMA_FIRST - 1] = { version_first } };
+/* Of models, that sources were found in. */
+static const char version_answers[] = "CREATE TABLE answer ("
+                                      "  id TEXT NOT NULL PRIMARY KEY,"
+                                      "  size INTEGER NOT NULL,"
+                                      "  data BLOB NOT NULL"
+                                      ");"
+                                      "CREATE TRIGGER answer_removed AFTER DELETE ON submission BEGIN"
+                                      "  DELETE FROM answer WHERE id = old.id;"
+                                      "END;";
+
+static const struct schema_step steps_known[] = { [SCHEMA_FIRST - 1] = { version_first },
+                                                  { version_answers } };
 
 const struct schema_step *
 schema_steps(size_t *n)
