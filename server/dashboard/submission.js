@@ -33,7 +33,7 @@ function timeline(item) {
 function records(caption, items, keys) {
   const used = keys.filter((key) => (items || []).some((item) => item[key] !== null && item[key] !== undefined));
   return items && items.length && used.length
-    ? dataTable(caption, used.map((key) => ({ name: words(key), wrap: key === "note", number: isNumber(items.find((i) => isNumber(i[key]))?.[key]), cell: (item) => plain(item[key]) })), items) : null;
+    ? dataTable(caption, used.map((key) => ({ name: words(key), wrap: key === "note", number: isNumber(items.find((i) => isNumber(i[key]))?.[key]), cell: (item) => plain(key === "note" && item[key] ? item[key].trim().split("\n").at(-1) : item[key]) })), items) : null;
 }
 
 // What its plan comes to; why there is none.
@@ -115,6 +115,12 @@ function feedback(item) {
     el("b", { text: line }), more.length > 0 && el("span", { text: "\n" + more.join("\n") }));
 }
 
+// Whether the feedback has the error's whole text, as it is or behind "| ": then it stands there alone.
+function isTold(item) {
+  const lines = ((item.feedback && item.feedback.text) || "").split("\n").map((line) => (line.startsWith("| ") ? line.slice(2) : line));
+  return lines.join("\n").includes(item.error.text.trim());
+}
+
 // A link that saves a document. No link carries a token: where there is one, the page fetches the document itself.
 function saved(path, name, text) {
   const said = el("span", { class: "bad", role: "status" });
@@ -157,17 +163,17 @@ function body(item, source, answer, log) {
   return [
     section("Stages", timeline(item)),
     section("First mismatch", mismatch(item)),
-    item.error && item.error.text ? section("Error", el("pre", { class: "error", tabindex: "0", "aria-label": "Error", "data-key": "error", text: (item.error.type ? item.error.type + (line ? " at line " + line : "") + "\n" : "") + item.error.text })) : null,
+    item.error && item.error.text && !isTold(item) ? section("Error", el("pre", { class: "error", tabindex: "0", "aria-label": "Error", "data-key": "error", text: (item.error.type ? item.error.type + (line ? " at line " + line : "") + "\n" : "") + item.error.text })) : null,
     section("Source", sourceView(source, line ? { line, text: item.error.text.split("\n").find((one) => one.trim()) || "" } : null)),
     section("Samples", sampleCharts(item.timing)),
+    section("Whole answer", answer && el("details", { "data-key": "answer" }, el("summary", { text: "What the model wrote, with the source in it" }),
+      el("pre", { tabindex: "0", "aria-label": "Whole answer", "data-key": "whole", text: answer }))),
     section("Cases", records("Cases", item.correctness && item.correctness.results, ["name", "outcome", "max_abs", "max_rel", "matched", "against", "note"])),
     section("Plan of one call", planFacts(item.plan), records("Plan of one call", planned(item.plan), ["line", "step", "shapes", "grid", "share of the time"])),
     section("Compiled kernels", records("Compiled kernels", item.kernels, ["name", "outcome", "registers", "spill_bytes", "shared_bytes", "cubin_bytes"])),
     el("div", { class: "columns" },
       section("Components of the reward", item.components && facts([["kind", item.reward_spec && item.reward_spec.kind + " v" + item.reward_spec.version], ...Object.entries(item.components)])),
       section("Timing", timed), section("Clocks", clocks(item)), section("Environment", item.env && facts(Object.entries(item.env))),
-    section("Whole answer", answer && el("details", { "data-key": "answer" }, el("summary", { text: "What the model wrote, with the source in it" }),
-      el("pre", { tabindex: "0", "aria-label": "Whole answer", "data-key": "whole", text: answer }))),
       section("Record", facts(["id", "policy", "flags", "generality", "rule", "cache", "attempts", "priority", "seed", "finished", "metadata"].map((name) => [name, item[name] && typeof item[name] === "object" && !Object.keys(item[name]).length ? null : item[name]])))),
     section("Printed", log && el("pre", { tabindex: "0", "aria-label": "What it printed", "data-key": "log", text: log })),
     section("Run it again", repeat(item, source)),
@@ -185,11 +191,11 @@ export function submission(root, params, go, id) {
     if (ended) return; // a verdict does not change
     const item = await ask("/v1/submissions/" + encodeURIComponent(id));
     source ??= await askText("/v1/submissions/" + item.id + "/source");
+    answer ??= await askText("/v1/submissions/" + item.id + "/answer");
     const log = isLive(item) ? "" : await askText("/v1/submissions/" + item.id + "/log");
     drawTop(item, () => head(item));
     drawRest([item, log], () => body(item, source, answer, log));
     ended = !isLive(item);
   };
 }
-    answer ??= await askText("/v1/submissions/" + item.id + "/answer");
 
