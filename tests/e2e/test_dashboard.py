@@ -208,6 +208,7 @@ def test_the_whole_answer_is_shown_and_the_candidates_own_words_once(scene: Scen
 
 def test_what_is_let_off_its_timing_is_counted_as_skipped(scene: Scene, window: Browser) -> None:
     """Issue 28: newcomer 34."""
+    window.look()
     show(window, scene.url, "#/?window=24h", "skipped")
     rows = window.script(
         "return [...document.querySelectorAll('.funnel tr')].map((row) => [...row.cells].map((c) => c.innerText))"
@@ -489,6 +490,7 @@ def test_filters_and_ticks_stand_in_the_address(scene: Scene, window: Browser) -
         "const s = document.getElementById('filter-class'); s.value = 'ok'; s.dispatchEvent(new Event('change'))"
     )
     window.wait("location.hash === '#/submissions?class=ok'")
+    window.look()
     show(window, scene.url, f"#/submissions?run={quote(RUN)}&policy_version=base", "Policy version")
     window.wait("document.querySelectorAll('tbody tr').length === 3")
     show(window, scene.url, f"#/submissions?run={quote(RUN)}&policy_version=other", "Nothing matches these filters")
