@@ -201,6 +201,7 @@ def test_many_requests_on_one_connection(url: str) -> None:
         ("GET", "/v1/submissions/abc", 404, "not_found"),
         ("GET", "/v1/submissions/01a1fe05-b3cc-7450-a9e7-2bc47edb4916", 404, "not_found"),
         ("GET", "/v1/submissions/01a1fe05-b3cc-7450-a9e7-2bc47edb4916/source", 404, "not_found"),
+        ("GET", "/v1/submissions/01a1fe05-b3cc-7450-a9e7-2bc47edb4916/answer", 404, "not_found"),
         ("GET", "/v1/submissions/01a1fe05-b3cc-7450-a9e7-2bc47edb4916/log", 404, "not_found"),
         ("GET", "/v1/submissions/01a1fe05-b3cc-7450-a9e7-2bc47edb4916/timing", 404, "not_found"),
         ("DELETE", "/v1/submissions/01a1fe05-b3cc-7450-a9e7-2bc47edb4916", 404, "not_found"),

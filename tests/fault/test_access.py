@@ -104,6 +104,7 @@ ROUTES = [
     ("GET", "/v1/submissions/{submission}", "own"),
     ("DELETE", "/v1/submissions/{submission}", "own submit"),
     ("GET", "/v1/submissions/{submission}/source", "own"),
+    ("GET", "/v1/submissions/{submission}/answer", "own"),
     ("GET", "/v1/submissions/{submission}/log", "own"),
     ("GET", "/v1/submissions/{submission}/timing", "own"),
     ("GET", "/v1/submissions/{submission}/plan", "own"),
@@ -267,6 +268,7 @@ def test_a_token_says_who_the_client_is(shared: Shared) -> None:
     [
         "/v1/submissions/{submission}",
         "/v1/submissions/{submission}/source",
+        "/v1/submissions/{submission}/answer",
         "/v1/submissions/{submission}/log",
         "/v1/submissions/{submission}/timing",
         "/v1/submissions/{submission}/plan",

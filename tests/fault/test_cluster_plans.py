@@ -94,7 +94,11 @@ def use(node: Node) -> None:
     hangs = client.submit({"task": "scripted", "candidate": "# script: compile=hang\n"})
     assert client.call("DELETE", f"/v1/submissions/{hangs}").status == 200
     one = document["items"][0]["id"]
-    for path in (*READS, f"/v1/submissions/{one}", f"/v1/submissions/{one}/source", f"/v1/submissions/{one}/log",
+    labelled = {"task": "scripted", "completion": "```python\n# script: ast=fail:syntax\n```", "metadata": {"run": "r"}}
+    answered = client.submit(labelled)
+    client.wait(answered, 60)
+    for path in (*READS, f"/v1/submissions/{one}", f"/v1/submissions/{answered}/answer",
+                 "/v1/submissions?run=r&policy_version=v&limit=5", f"/v1/submissions/{one}/source", f"/v1/submissions/{one}/log",
                  f"/v1/tasks/{document['task']}/leaders", f"/v1/export?group={group}"):  # fmt: skip
         assert client.get(path).status in (200, 404), path
     sweep(client)
