@@ -98,7 +98,8 @@ def use(node: Node) -> None:
     answered = client.submit(labelled)
     client.wait(answered, 60)
     for path in (*READS, f"/v1/submissions/{one}", f"/v1/submissions/{answered}/answer",
-                 "/v1/submissions?run=r&policy_version=v&limit=5", f"/v1/submissions/{one}/source", f"/v1/submissions/{one}/log",
+                 "/v1/submissions?run=r&policy_version=v&limit=5", f"/v1/submissions/{one}/source",
+                 f"/v1/submissions/{one}/log",
                  f"/v1/tasks/{document['task']}/leaders", f"/v1/export?group={group}"):  # fmt: skip
         assert client.get(path).status in (200, 404), path
     sweep(client)
