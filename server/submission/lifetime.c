@@ -173,15 +173,8 @@ static_zygote_ready_cb(void *arg)
     scheduler_kick(f->scheduler);
 }
 
-static void
-zygote_down_cb(void *arg, const char *why)
-{
-    (void)arg;
-    (void)why; /* its children told of their loss already */
-}
-
-static const struct zygote_ops zygote_ops = { zygote_ready_cb, zygote_down_cb };
-static const struct zygote_ops static_zygote_ops = { static_zygote_ready_cb, zygote_down_cb };
+static const struct zygote_ops zygote_ops = { .ready = zygote_ready_cb };
+static const struct zygote_ops static_zygote_ops = { .ready = static_zygote_ready_cb };
 
 /* --- life --- */
 

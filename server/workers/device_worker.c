@@ -146,8 +146,10 @@ canary_cb(void *arg, const json_t *body)
 /* --- up and down --- */
 
 static void
-became_ready(struct device_worker *w)
+became_ready_cb(void *arg)
 {
+    struct device_worker *w = arg;
+
     if (w->state == DEVICE_STARTING && zygote_is_ready(w->zygote) &&
         process_state(referee_process(w->referee)) == PROCESS_READY)
         check(w);
@@ -155,8 +157,9 @@ became_ready(struct device_worker *w)
 
 /* Either worker is gone, and with it what the other knew; why: how, for the owner of the job that is lost. */
 static void
-went_down(struct device_worker *w, const char *why)
+went_down_cb(void *arg, const char *why)
 {
+    struct device_worker *w = arg;
     bool is_others = gpu_children_take_stuck(w->children) || zygote_was_killed(w->zygote) ||
                      process_was_killed(referee_process(w->referee));
 
@@ -173,33 +176,9 @@ went_down(struct device_worker *w, const char *why)
     job_lose(w->job, why, is_others);
 }
 
-static void
-zygote_ready_cb(void *arg)
-{
-    became_ready(arg);
-}
-
-static void
-zygote_down_cb(void *arg, const char *why)
-{
-    went_down(arg, why);
-}
-
-static const struct zygote_ops zygote_ops = { zygote_ready_cb, zygote_down_cb };
+static const struct zygote_ops zygote_ops = { became_ready_cb, went_down_cb };
 
 /* --- what its parts report --- */
-
-static void
-referee_ready_cb(void *arg)
-{
-    became_ready(arg);
-}
-
-static void
-referee_down_cb(void *arg, const char *why)
-{
-    went_down(arg, why);
-}
 
 static void
 child_ready_cb(void *arg, const char *child)
@@ -233,8 +212,8 @@ registered_cb(void *arg, const char *job, const struct buffer *spec, json_t *err
     pump(w);
 }
 
-static const struct referee_ops referee_ops = { .ready = referee_ready_cb,
-                                                .down = referee_down_cb,
+static const struct referee_ops referee_ops = { .ready = became_ready_cb,
+                                                .down = went_down_cb,
                                                 .child_ready = child_ready_cb,
                                                 .child_gone = child_gone_cb,
                                                 .report = report_cb,
@@ -334,7 +313,7 @@ device_worker_stop(struct device_worker *w, void (*stopped_cb)(void *arg))
         return;
     w->is_stopping = true;
     w->stopped_cb = stopped_cb;
-    went_down(w, "the daemon stops");
+    went_down_cb(w, "the daemon stops");
     w->state = DEVICE_STOPPED;
     zygote_stop(w->zygote, worker_stopped_cb);
     referee_stop(w->referee, worker_stopped_cb);
@@ -497,24 +476,17 @@ device_worker_sandbox(const struct device_worker *w)
 static json_t *
 referee_json(const struct device_worker *w)
 {
-    const struct process *p = referee_process(w->referee);
-    const struct gpu_children *all = w->children;
-    const char *device = w->device.name, *why = process_why(p);
-    json_t *pool = gpu_children_pool_json(all, job_waited_s(w->job));
-    int pid = process_pid(p), ready = (int)json_integer_value(json_object_get(pool, "ready"));
+    json_t *out = process_json(referee_process(w->referee));
 
-    return json_pack(
-        "{s:s+, s:s, s:s, s:o, s:s, s:I, s:s?, s:s, s:{s:i, s:i, s:i}, s:o, s:{s:i, s:I, s:I, s:I, s:I, "
-        "s:I}, s:o}",
-        "name", "referee ", device, "kind", "referee", "device", device, "pid",
-        pid ? json_integer(pid) : json_null(), "state", process_state_name(process_state(p)), "starts",
-        (json_int_t)process_starts(p), "why", *why ? why : NULL, "lane", device_state_name(w->state),
-        "children", "ready", ready, "references", gpu_children_count(all, GPU_CHILD_REFERENCE), "candidates",
-        gpu_children_count(all, GPU_CHILD_CANDIDATE), "pool", pool, "references", "kept",
-        gpu_children_count(all, GPU_CHILD_REFERENCE), "most", (json_int_t)w->config->references_kept, "hits",
-        (json_int_t)job_reference_hits(w->job), "loads", (json_int_t)gpu_children_loads(all), "evicted",
-        (json_int_t)gpu_children_evicted(all), "recalled", (json_int_t)referee_recalled(w->referee), "canary",
-        canary_json(w->canary));
+    json_object_set_new(out, "kind", json_string("referee"));
+    json_object_set_new(out, "device", json_string(w->device.name));
+    json_object_set_new(out, "lane", json_string(device_state_name(w->state)));
+    gpu_children_show(w->children, job_waited_s(w->job), out);
+    json_t *references = json_object_get(out, "references");
+    json_object_set_new(references, "hits", json_integer(job_reference_hits(w->job)));
+    json_object_set_new(references, "recalled", json_integer(referee_recalled(w->referee)));
+    json_object_set_new(out, "canary", canary_json(w->canary));
+    return out;
 }
 
 void

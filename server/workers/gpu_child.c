@@ -240,10 +240,23 @@ gpu_children_take_executor(struct gpu_children *all)
     return NULL;
 }
 
+static int
+count(const struct gpu_children *all, enum gpu_child_use use)
+{
+    const struct gpu_child *c;
+    int n = 0;
+
+    DL_FOREACH(all->list, c)
+    {
+        n += c->use == use;
+    }
+    return n;
+}
+
 bool
 gpu_children_are_renewing(const struct gpu_children *all)
 {
-    return gpu_children_count(all, GPU_CHILD_RENEWING) > 0;
+    return count(all, GPU_CHILD_RENEWING) > 0;
 }
 
 bool
@@ -353,40 +366,21 @@ gpu_children_abandon(struct gpu_children *all)
 
 /* --- looking --- */
 
-int
-gpu_children_count(const struct gpu_children *all, enum gpu_child_use use)
+void
+gpu_children_show(const struct gpu_children *all, double waited_s, json_t *status)
 {
-    const struct gpu_child *c;
-    int n = 0;
-
-    DL_FOREACH(all->list, c)
-    {
-        n += c->use == use;
-    }
-    return n;
-}
-
-json_t *
-gpu_children_pool_json(const struct gpu_children *all, double waited_s)
-{
+    int references = count(all, GPU_CHILD_REFERENCE);
     struct prefork_counts n;
 
     prefork_pool_count(all->pool, &n);
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:f}", "ready", (json_int_t)n.ready, "making",
-                     (json_int_t)n.making, "most", (json_int_t)n.most, "made", (json_int_t)n.made, "lost",
-                     (json_int_t)n.lost, "waited_s", waited_s);
-}
-
-int64_t
-gpu_children_loads(const struct gpu_children *all)
-{
-    return all->loads;
-}
-
-int64_t
-gpu_children_evicted(const struct gpu_children *all)
-{
-    return all->evicted;
+    AUTO_JSON json_t *shown = json_pack(
+        "{s:{s:I, s:i, s:i}, s:{s:I, s:I, s:I, s:I, s:I, s:f}, s:{s:i, s:I, s:I, s:I}}", "children", "ready",
+        (json_int_t)n.ready, "references", references, "candidates", count(all, GPU_CHILD_CANDIDATE), "pool",
+        "ready", (json_int_t)n.ready, "making", (json_int_t)n.making, "most", (json_int_t)n.most, "made",
+        (json_int_t)n.made, "lost", (json_int_t)n.lost, "waited_s", waited_s, "references", "kept",
+        references, "most", (json_int_t)all->config->references_kept, "loads", (json_int_t)all->loads,
+        "evicted", (json_int_t)all->evicted);
+    json_object_update(status, shown);
 }
 
 int64_t

@@ -83,11 +83,8 @@ void gpu_child_discard(struct gpu_child *c); /* kill and forget; nobody may poin
 
 /* --- looking --- */
 
-int gpu_children_count(const struct gpu_children *all, enum gpu_child_use use);
-/* {"ready","making","most","made","lost","waited_s"}; given. waited_s: as job_waited_s() says. */
-json_t *gpu_children_pool_json(const struct gpu_children *all, double waited_s);
-int64_t gpu_children_loads(const struct gpu_children *all); /* references that were begun, since the start */
-int64_t gpu_children_evicted(const struct gpu_children *all); /* that were ended, since the start */
+/* Sets "children", "pool" and "references" of a status. waited_s: as job_waited_s() says. */
+void gpu_children_show(const struct gpu_children *all, double waited_s, json_t *status);
 /* That ended though nobody had ended them, but for those of the job, since the start. */
 int64_t gpu_children_lost(const struct gpu_children *all);
 /* One that was let go of did not end, for which its zygote was killed. Forgotten by the call. */

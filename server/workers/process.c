@@ -41,6 +41,7 @@ struct process {
     bool is_killed;  /* by us, since its start */
     bool was_killed; /* by somebody else, the last time */
     void (*stopped_cb)(void *arg);
+    void *stopped_arg;
     uv_process_t *handle; /* freed in its own close callback */
     uv_timer_t timer;     /* start limit; the end after that of its channel; backoff */
     bool is_freed;
@@ -49,14 +50,6 @@ struct process {
     int64_t started_ns, backoff_ms, starts;
     char why[sizeof(((struct error *)0)->text)];
 };
-
-const char *
-process_state_name(enum process_state state)
-{
-    static const char *const names[] = { "stopped", "starting", "ready", "ending", "waiting" };
-    _Static_assert(ARRAY_LEN(names) == PROCESS_NSTATES, "name every state");
-    return names[state];
-}
 
 static void
 timer_closed_cb(uv_handle_t *handle)
@@ -142,7 +135,7 @@ gone(struct process *p)
     if (p->state == PROCESS_STOPPED && p->stopped_cb) {
         void (*cb)(void *) = p->stopped_cb;
         p->stopped_cb = NULL;
-        cb(p->arg);
+        cb(p->stopped_arg);
     }
 }
 
@@ -222,10 +215,11 @@ hang_up(struct process *p, const char *why)
 }
 
 void
-process_stop(struct process *p, void (*stopped_cb)(void *arg))
+process_stop(struct process *p, void (*stopped_cb)(void *arg), void *arg)
 {
     p->is_stopping = true;
     p->stopped_cb = stopped_cb;
+    p->stopped_arg = arg;
     if (p->handle) {
         /* A ready worker removes its files and ends when its channel does; one that still starts does not look. */
         if (p->state == PROCESS_STARTING)
@@ -241,7 +235,7 @@ process_stop(struct process *p, void (*stopped_cb)(void *arg))
     p->state = PROCESS_STOPPED;
     p->stopped_cb = NULL;
     if (stopped_cb)
-        stopped_cb(p->arg);
+        stopped_cb(arg);
 }
 
 /* --- the channel --- */
@@ -412,26 +406,26 @@ process_pid(const struct process *p)
     return p->handle ? (int)p->handle->pid : 0;
 }
 
-int64_t
-process_starts(const struct process *p)
-{
-    return p->starts;
-}
-
 bool
 process_was_killed(const struct process *p)
 {
     return p->was_killed;
 }
 
-const char *
-process_why(const struct process *p)
-{
-    return p->why;
-}
-
 json_t *
 process_ready_message(const struct process *p)
 {
     return p->ready;
+}
+
+json_t *
+process_json(const struct process *p)
+{
+    static const char *const states[] = { "stopped", "starting", "ready", "ending", "waiting" };
+    _Static_assert(ARRAY_LEN(states) == PROCESS_NSTATES, "name every state");
+    int pid = process_pid(p);
+
+    return json_pack("{s:s, s:o, s:s, s:I, s:s?}", "name", p->name, "pid",
+                     pid ? json_integer(pid) : json_null(), "state", states[p->state], "starts",
+                     (json_int_t)p->starts, "why", *p->why ? p->why : NULL);
 }

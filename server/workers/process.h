@@ -23,7 +23,6 @@ enum process_state {
     PROCESS_WAITING,
     PROCESS_NSTATES
 };
-const char *process_state_name(enum process_state state);
 
 struct process;
 
@@ -49,7 +48,7 @@ void process_kill(struct process *p, const char *why);
  * nothing of it is left, perhaps before this returns; or after 10 s more, and then a process that SIGKILL does not end
  * is left behind, which is logged.
  */
-void process_stop(struct process *p, void (*stopped_cb)(void *arg));
+void process_stop(struct process *p, void (*stopped_cb)(void *arg), void *arg);
 /* After it has stopped. NULL is fine. */
 void process_free(struct process *p);
 
@@ -59,11 +58,11 @@ int process_send(struct process *p, json_t *body, const struct channel_fd *fds, 
 
 enum process_state process_state(const struct process *p);
 int process_pid(const struct process *p); /* 0: none */
-int64_t process_starts(const struct process *p);
 /* It ended last by a SIGKILL that did not come from here: from the kernel for want of memory, or from a person. */
 bool process_was_killed(const struct process *p);
-const char *process_why(const struct process *p);       /* how it ended last; "" if it never did. View. */
 json_t *process_ready_message(const struct process *p); /* view; NULL before the first */
+/* {"name","pid","state","starts","why"}, the last: how it ended last, or null. Given. */
+json_t *process_json(const struct process *p);
 
 /* A worker's environment: of the daemon's the variables of a fixed list, and nothing else. Given: free() the list
  * alone; NULL: no memory. */

@@ -19,7 +19,6 @@ struct referee {
     struct process *process;
     const struct referee_ops *ops;
     void *arg;
-    void (*stopped_cb)(void *arg);
     json_t *seen;     /* of the GPU, when something was last timed on it; NULL: nothing was */
     int64_t recalled; /* right answers that were given again, since the start */
 };
@@ -337,18 +336,10 @@ referee_free(struct referee *r)
     free(r);
 }
 
-static void
-stopped_cb(void *arg)
-{
-    struct referee *r = arg;
-    r->stopped_cb(r->arg);
-}
-
 void
 referee_stop(struct referee *r, void (*cb)(void *arg))
 {
-    r->stopped_cb = cb;
-    process_stop(r->process, stopped_cb);
+    process_stop(r->process, cb, r->arg);
 }
 
 struct process *

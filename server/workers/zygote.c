@@ -47,7 +47,6 @@ struct zygote {
     struct device device;
     const struct zygote_ops *ops;
     void *arg;
-    void (*stopped_cb)(void *arg);
     struct process *process;
     struct child *children; /* by name */
     int64_t made;
@@ -528,7 +527,8 @@ down_cb(void *arg, const char *why)
         c->end.is_others = zygote_was_killed(z);
         lose(c, why);
     }
-    z->ops->down(z->arg, why);
+    if (z->ops->down)
+        z->ops->down(z->arg, why);
 }
 
 static const struct process_ops process_ops = { ready_cb, message_cb, down_cb };
@@ -601,19 +601,10 @@ zygote_kill(struct zygote *z, const char *why)
     process_kill(z->process, why);
 }
 
-static void
-stopped(void *arg)
-{
-    struct zygote *z = arg;
-    if (z->stopped_cb)
-        z->stopped_cb(z->arg);
-}
-
 void
 zygote_stop(struct zygote *z, void (*stopped_cb)(void *arg))
 {
-    z->stopped_cb = stopped_cb;
-    process_stop(z->process, stopped);
+    process_stop(z->process, stopped_cb, z->arg);
 }
 
 bool
@@ -649,17 +640,15 @@ zygote_ready_message(const struct zygote *z)
 json_t *
 zygote_status(const struct zygote *z)
 {
-    json_t *children = json_object();
+    json_t *out = process_json(z->process), *children = json_object();
 
     for (size_t i = 0; i < CHILD_NROLES; i++)
         if (z->by_role[i] > 0)
             json_object_set_new(children, role_name[i], json_integer(z->by_role[i]));
-    int pid = process_pid(z->process);
-    const char *why = process_why(z->process);
-    return json_pack("{s:s, s:s+, s:s, s:o, s:s, s:I, s:o, s:s?}", "name", z->name, "kind", z->kind,
-                     "_zygote", "device", z->device.name, "pid", pid ? json_integer(pid) : json_null(),
-                     "state", process_state_name(process_state(z->process)), "starts",
-                     (json_int_t)process_starts(z->process), "children", children, "why", *why ? why : NULL);
+    json_object_set_new(out, "kind", json_sprintf("%s_zygote", z->kind));
+    json_object_set_new(out, "device", json_string(z->device.name));
+    json_object_set_new(out, "children", children);
+    return out;
 }
 
 /* --- looking at children --- */

@@ -26,7 +26,7 @@ struct child;
 
 struct zygote_ops {
     void (*ready)(void *arg);
-    void (*down)(void *arg, const char *why); /* its children have all ended by then, as lost */
+    void (*down)(void *arg, const char *why); /* its children have all ended by then, as lost; may be NULL */
 };
 
 /* kind: "static", "compile" or "run". config, uids, cgroups and ops are views that outlive it; strings are copied. Not started yet. */
