@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <netinet/in.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -287,12 +288,6 @@ setting_put(const struct setting *s, const char *value, struct config *c, struct
     return put_text(s, value, c, err);
 }
 
-static int
-refuse_removed(const struct removed *r, struct error *err)
-{
-    return error_set(err, ERR_INPUT, "%s is not a setting any more: %s", r->name, r->instead);
-}
-
 /* NULL, with err: no setting has that name. */
 static const struct setting *
 setting_find(const char *name, struct error *err)
@@ -302,7 +297,7 @@ setting_find(const char *name, struct error *err)
             return &table[i];
     for (size_t i = 0; i < REMOVED; i++) {
         if (strcmp(removed[i].name, name) == 0) {
-            refuse_removed(&removed[i], err);
+            error_set(err, ERR_INPUT, "%s is not a setting any more: %s", name, removed[i].instead);
             return NULL;
         }
     }
@@ -446,7 +441,9 @@ config_read_file(struct config *c, const char *path, struct error *err)
 
 const char *argp_program_version = "verifierd " VERIFIERD_VERSION;
 
-enum { KEY_CONFIG = 1000, KEY_CHECK, KEY_MANUAL, KEY_SETTING = 2000, KEY_REMOVED = 3000 };
+enum { KEY_CONFIG = 1000, KEY_CHECK, KEY_MANUAL, KEY_SETTING = 2000 };
+#define FLAGS (SETTINGS + REMOVED) /* those of removed[] stand behind the others */
+#define FLAG_SIZE 32
 
 /* One pass takes --config alone, since the file comes before the other flags whatever their order. */
 struct flags {
@@ -455,24 +452,33 @@ struct flags {
     bool is_first_pass;
 };
 
-/* i: in removed[] or in table[]. */
-static int
-flag_setting(struct flags *f, size_t i, bool is_removed, const char *value)
+static const char *
+name_at(size_t i)
 {
-    const char *name = is_removed ? removed[i].name : table[i].name;
+    return i < SETTINGS ? table[i].name : removed[i - SETTINGS].name;
+}
+
+static const char *
+dashed(const char *name, char out[FLAG_SIZE])
+{
+    snprintf(out, FLAG_SIZE, "%s", name);
+    for (char *p = out; *p; p++)
+        *p = *p == '_' ? '-' : *p;
+    return out;
+}
+
+static int
+flag_setting(struct flags *f, const char *name, const char *value)
+{
     struct error why = { 0 };
-    char flag[64];
+    char flag[FLAG_SIZE];
 
     if (f->is_first_pass)
         return 0;
-    if (is_removed)
-        refuse_removed(&removed[i], &why);
-    else if (setting_put(&table[i], value ? value : "true", f->config, &why) == 0)
+    const struct setting *s = setting_find(name, &why);
+    if (s && setting_put(s, value ? value : "true", f->config, &why) == 0)
         return 0;
-    snprintf(flag, sizeof(flag), "--%s", name);
-    for (char *p = flag; *p; p++)
-        *p = *p == '_' ? '-' : *p;
-    error_prefix(&why, "%s", flag);
+    error_prefix(&why, "--%s", dashed(name, flag));
     if (f->err)
         *f->err = why;
     return EINVAL;
@@ -483,10 +489,8 @@ flag_cb(int key, char *value, struct argp_state *state)
 {
     struct flags *f = state->input;
 
-    if (key >= KEY_SETTING && key < KEY_SETTING + (int)SETTINGS)
-        return flag_setting(f, (size_t)(key - KEY_SETTING), false, value);
-    if (key >= KEY_REMOVED && key < KEY_REMOVED + (int)REMOVED)
-        return flag_setting(f, (size_t)(key - KEY_REMOVED), true, value);
+    if (key >= KEY_SETTING && key < KEY_SETTING + (int)FLAGS)
+        return flag_setting(f, name_at((size_t)(key - KEY_SETTING)), value);
     switch (key) {
     case KEY_CONFIG:
         if (!f->is_first_pass)
@@ -518,20 +522,10 @@ flag_cb(int key, char *value, struct argp_state *state)
 }
 
 struct flag_texts {
-    struct argp_option options[SETTINGS + REMOVED + 6];
-    char names[SETTINGS + REMOVED][32];
+    struct argp_option options[FLAGS + 6];
+    char names[FLAGS][FLAG_SIZE];
     char helps[SETTINGS][320];
 };
-
-/* The name with dashes, as i-th of t's. */
-static const char *
-flag_name(struct flag_texts *t, size_t i, const char *name)
-{
-    size_t size = strlen(name) + 1;
-    for (size_t k = 0; k < size && k < sizeof(t->names[i]); k++)
-        t->names[i][k] = name[k] == '_' ? '-' : name[k];
-    return t->names[i];
-}
 
 static void
 flag_describe(struct flag_texts *t, size_t i)
@@ -540,7 +534,7 @@ flag_describe(struct flag_texts *t, size_t i)
     snprintf(t->helps[i], sizeof(t->helps[i]), "%s%s%s%s", s->help, *s->preset ? " (default: " : "",
              s->preset, *s->preset ? ")" : "");
     t->options[i] = (struct argp_option){
-        .name = flag_name(t, i, s->name),
+        .name = dashed(s->name, t->names[i]),
         .key = KEY_SETTING + (int)i,
         .arg = s->type == NUMBER   ? "N"
                : s->type == CHOICE ? "WORD"
@@ -566,16 +560,12 @@ config_read_flags(struct config *c, int argc, char **argv, bool is_first_pass, s
 
     for (size_t i = 0; i < SETTINGS; i++)
         flag_describe(&texts, i);
-    for (size_t i = 0; i < REMOVED; i++)
-        texts.options[SETTINGS + i] = (struct argp_option){
-            flag_name(&texts, SETTINGS + i, removed[i].name),
-            KEY_REMOVED + (int)i,
-            "X",
-            OPTION_HIDDEN | OPTION_ARG_OPTIONAL,
-            NULL,
-            0,
-        };
-    struct argp_option *last = &texts.options[SETTINGS + REMOVED];
+    for (size_t i = SETTINGS; i < FLAGS; i++)
+        texts.options[i] = (struct argp_option){ .name = dashed(name_at(i), texts.names[i]),
+                                                 .key = KEY_SETTING + (int)i,
+                                                 .arg = "X",
+                                                 .flags = OPTION_HIDDEN | OPTION_ARG_OPTIONAL };
+    struct argp_option *last = &texts.options[FLAGS];
     *last++ = (struct argp_option){ "config", KEY_CONFIG, "FILE", 0, "read settings from FILE", -1 };
     *last++ = (struct argp_option){ "check-config", KEY_CHECK, NULL, 0, "check the settings and exit", -1 };
     *last++ = (struct argp_option){ "check", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, -1 };
@@ -588,6 +578,23 @@ config_read_flags(struct config *c, int argc, char **argv, bool is_first_pass, s
 }
 
 /* --- settings that depend on others, and what must hold between them --- */
+
+/* A text for a setting that was left empty, or was not whole. */
+__attribute__((format(printf, 3, 4))) static int
+fill(char **field, struct error *err, const char *format, ...)
+{
+    char *text;
+    va_list args;
+
+    va_start(args, format);
+    int size = vasprintf(&text, format, args);
+    va_end(args);
+    if (size < 0)
+        return error_set(err, ERR_NOMEM, "no memory for the settings");
+    free(*field);
+    *field = text;
+    return 0;
+}
 
 static int
 complete_harness(struct config *c, struct error *err)
@@ -602,66 +609,38 @@ complete_harness(struct config *c, struct error *err)
         if (slash)
             *slash = '\0';
     }
-    free(c->harness);
-    if (asprintf(&c->harness, "%s/lib/verifierd/harness", program) < 0) {
-        c->harness = NULL;
-        return error_set(err, ERR_NOMEM, "no memory for the harness's path");
-    }
-    return 0;
+    return fill(&c->harness, err, "%s/lib/verifierd/harness", program);
 }
 
 /* The same store, and node of a database, always gets the same directory, so that a start can sweep what the one before left. */
 static int
 complete_scratch(struct config *c, struct error *err)
 {
-    AUTO_BUFFER struct buffer full = BUFFER_INIT;
-    AUTO_FREE char *here = NULL;
+    bool is_file = store_is_file(c->store);
+    AUTO_FREE char *here = is_file && *c->store != '/' ? getcwd(NULL, 0) : strdup("");
+    AUTO_FREE char *full = NULL;
     char digest[HASH_TEXT_SIZE];
     const char *tmp = getenv("TMPDIR");
 
-    bool is_file = store_is_file(c->store);
-    if (is_file && *c->store != '/') {
-        here = getcwd(NULL, 0);
-        if (!here)
-            return error_set(err, ERR_SYS, "find the working directory");
-    }
-    if (buffer_printf(&full, "%s/%s%s%s", here ? here : "", c->store, is_file ? "" : " ",
-                      is_file ? "" : c->node) != 0)
-        return error_set(err, ERR_NOMEM, "no memory for the scratch directory's path");
-    hash_text(full.data, full.size, digest);
-    free(c->scratch);
-    if (asprintf(&c->scratch, "%s/verifierd-%lu-%.12s", tmp && *tmp == '/' ? tmp : "/tmp",
-                 (unsigned long)geteuid(), digest + strlen("sha256:")) < 0) {
-        c->scratch = NULL;
-        return error_set(err, ERR_NOMEM, "no memory for the scratch directory's path");
-    }
+    if (!here)
+        return error_set(err, ERR_SYS, "find the working directory");
+    int rc = fill(&full, err, "%s/%s%s%s", here, c->store, is_file ? "" : " ", is_file ? "" : c->node);
+    if (rc != 0)
+        return rc;
+    hash_text(full, strlen(full), digest);
     c->is_scratch_ours = true;
-    return 0;
+    return fill(&c->scratch, err, "%s/verifierd-%lu-%.12s", tmp && *tmp == '/' ? tmp : "/tmp",
+                (unsigned long)geteuid(), digest + strlen("sha256:"));
 }
 
 /* Children are told where it is, and have another working directory. */
 static int
 scratch_from_here(struct config *c, struct error *err)
 {
-    AUTO_FREE char *here = getcwd(NULL, 0), *full = NULL;
+    AUTO_FREE char *here = getcwd(NULL, 0);
 
-    if (!here)
-        return error_set(err, ERR_SYS, "find the working directory");
-    if (asprintf(&full, "%s/%s", here, c->scratch) < 0)
-        return error_set(err, ERR_NOMEM, "no memory for the scratch directory's path");
-    free(c->scratch);
-    c->scratch = ptr_take(&full);
-    return 0;
-}
-
-static int
-complete_tokens(struct config *c, struct error *err)
-{
-    free(c->tokens);
-    if (asprintf(&c->tokens, "%s.tokens", store_is_file(c->store) ? c->store : "verifierd.db") >= 0)
-        return 0;
-    c->tokens = NULL;
-    return error_set(err, ERR_NOMEM, "no memory for the tokens' path");
+    return here ? fill(&c->scratch, err, "%s/%s", here, c->scratch)
+                : error_set(err, ERR_SYS, "find the working directory");
 }
 
 int
@@ -801,9 +780,7 @@ complete_role(struct config *c, struct error *err)
                          c->device);
     if (strcmp(c->device, "auto") != 0)
         return 0;
-    free(c->device);
-    c->device = strdup("cpu");
-    return c->device ? 0 : error_set(err, ERR_NOMEM, "no memory for the settings");
+    return fill(&c->device, err, "cpu");
 }
 
 static int
@@ -860,7 +837,7 @@ config_complete(struct config *c, struct error *err)
     if (rc == 0)
         rc = complete_role(c, err);
     if (rc == 0 && !*c->tokens)
-        rc = complete_tokens(c, err);
+        rc = fill(&c->tokens, err, "%s.tokens", store_is_file(c->store) ? c->store : "verifierd.db");
     if (rc == 0)
         rc = check_peaks(c, err);
     if (rc == 0)
