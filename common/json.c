@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/auto.h"
 #include "common/utf8.h"
 
 int
@@ -248,4 +249,15 @@ json_text(const json_t *value)
     if (to)
         *to = '\0';
     return text;
+}
+
+void
+json_hash(json_t *document, char out[HASH_TEXT_SIZE])
+{
+    AUTO_FREE char *text = document ? json_dumps(document, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+
+    out[0] = '\0';
+    if (text)
+        hash_text(text, strlen(text), out);
+    json_decref(document);
 }

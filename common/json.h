@@ -12,6 +12,7 @@
 #include <jansson.h>
 
 #include "common/error.h"
+#include "common/hash.h"
 
 #define JSON_POINTER_SIZE 128
 
@@ -63,5 +64,8 @@ int json_refuse_at(struct json_fault *fault, const char *base, const char *key, 
 
 /* Compact text of a value, each number in the fewest digits that read back as the same. Given: free(). NULL: no memory. */
 char *json_text(const json_t *value);
+
+/* Of the same document, whatever the order of its keys, always the same. document: taken. "": it is NULL, or no memory. */
+void json_hash(json_t *document, char out[HASH_TEXT_SIZE]);
 
 #endif

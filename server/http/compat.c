@@ -9,6 +9,7 @@
 
 #include "common/auto.h"
 #include "common/clock.h"
+#include "common/json.h"
 #include "common/limits.h"
 #include "common/log.h"
 #include "common/reward.h"
@@ -414,14 +415,11 @@ submission_answered_cb(void *arg, const struct funnel_answer *told)
 static int
 hash_sample(struct compat_item *item)
 {
-    AUTO_JSON json_t *whole = json_copy(item->body);
+    json_t *whole = json_copy(item->body);
 
     json_object_del(whole, "metadata");
-    AUTO_FREE char *text = whole ? json_dumps(whole, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
-    if (!text)
-        return ERR_NOMEM;
-    hash_text(text, strlen(text), item->hash);
-    return 0;
+    json_hash(whole, item->hash);
+    return *item->hash ? 0 : ERR_NOMEM;
 }
 
 /* No client can send such a key: it has blanks. name: its client's own for the sample, or NULL. */

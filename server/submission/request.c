@@ -101,15 +101,10 @@ static int
 hash_identity(const char *entry, const char *source_hash, bool dynamic_shapes, json_t *cases,
               char out[HASH_TEXT_SIZE])
 {
-    AUTO_JSON json_t *identity =
-        json_pack("{s:s?, s:s, s:b, s:O?}", "entry_point", entry, "reference", source_hash, "dynamic_shapes",
-                  (int)dynamic_shapes, "cases", cases);
-    AUTO_FREE char *text = identity ? json_dumps(identity, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
-
-    if (!text)
-        return ERR_NOMEM;
-    hash_text(text, strlen(text), out);
-    return 0;
+    json_hash(json_pack("{s:s?, s:s, s:b, s:O?}", "entry_point", entry, "reference", source_hash,
+                        "dynamic_shapes", (int)dynamic_shapes, "cases", cases),
+              out);
+    return *out ? 0 : ERR_NOMEM;
 }
 
 static bool

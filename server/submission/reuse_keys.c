@@ -1,16 +1,15 @@
 #include "server/submission/reuse_keys.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "common/auto.h"
 #include "common/buffer.h"
 #include "common/classes.h"
 #include "common/hash.h"
+#include "common/json.h"
 #include "common/stages.h"
 #include "server/store/store.h"
 #include "server/submission/attempt.h"
@@ -20,6 +19,8 @@
 #include "server/workers/devices.h"
 #include "server/workers/device_worker.h"
 #include "server/workers/zygote.h"
+
+#define FILE_BYTES_MAX (64 << 20) /* of the harness */
 
 /* What a device worker judges with, as its workers said: references held, to know whether it is so still. */
 struct environment {
@@ -38,37 +39,28 @@ reuse_content(const struct submission_row *row, json_t *request, char out[HASH_T
     out[0] = '\0';
     if (!request || json_is_false(json_object_get(request, "cache")))
         return;
-    AUTO_JSON json_t *content = json_pack(
-        "{s:s?, s:s, s:s, s:O?, s:O?, s:O?, s:O?, s:O?, s:O?, s:O*}", "client", row->client, "task",
-        row->task_id, "source", row->source_hash, "entry_point", json_object_get(request, "entry_point"),
-        "policy", json_object_get(request, "policy"), "until", json_object_get(request, "until"), "flags",
-        json_object_get(request, "flags"), "extract_fault", json_object_get(request, "extract_fault"),
-        "is_guess", json_object_get(request, "is_guess"), "gpu", json_object_get(request, "gpu"));
-    AUTO_FREE char *text = content ? json_dumps(content, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
-    if (text)
-        hash_text(text, strlen(text), out);
+    json_hash(json_pack("{s:s?, s:s, s:s, s:O?, s:O?, s:O?, s:O?, s:O?, s:O?, s:O*}", "client", row->client,
+                        "task", row->task_id, "source", row->source_hash, "entry_point",
+                        json_object_get(request, "entry_point"), "policy", json_object_get(request, "policy"),
+                        "until", json_object_get(request, "until"), "flags",
+                        json_object_get(request, "flags"), "extract_fault",
+                        json_object_get(request, "extract_fault"), "is_guess",
+                        json_object_get(request, "is_guess"), "gpu", json_object_get(request, "gpu")),
+              out);
 }
 
-static int
+/* What is no file, or cannot be read, counts for nothing. */
+static void
 add_file(struct buffer *names, const char *directory, const char *name)
 {
     AUTO_BUFFER struct buffer bytes = BUFFER_INIT;
     char path[4096], hash[HASH_TEXT_SIZE];
-    struct stat about;
-    int rc = 0;
 
     snprintf(path, sizeof(path), "%s/%s", directory, name);
-    AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &about) != 0 || !S_ISREG(about.st_mode))
-        return 0;
-    for (ssize_t n = 1; rc == 0 && n > 0;) {
-        rc = buffer_reserve(&bytes, bytes.size + 65536);
-        n = rc == 0 ? read(fd, bytes.data + bytes.size, 65536) : 0;
-        if (n > 0)
-            bytes.size += (size_t)n;
-    }
+    if (buffer_read_file(&bytes, path, FILE_BYTES_MAX, NULL) != 0)
+        return;
     hash_text(bytes.data ? bytes.data : "", bytes.size, hash);
-    return rc == 0 ? buffer_printf(names, "%s %s\n", name, hash) : rc;
+    buffer_printf(names, "%s %s\n", name, hash);
 }
 
 static bool
@@ -158,21 +150,20 @@ environment_hash(struct funnel *f, const struct device_worker *l, struct environ
     if (e->versions == versions && e->run_versions == device_worker_versions(l) && e->gpu == gpu)
         return e->hash;
     forget_environment(e);
-    AUTO_JSON json_t *key =
-        json_pack("{s:s, s:O, s:O, s:b, s:O?, s:O?, s:s, s:I, s:I, s:I}", "harness",
-                  f->reuse_keys->fingerprint, "versions", versions, "run_versions", device_worker_versions(l),
-                  "is_gpu", (int)device_worker_is_gpu(l), "gpu", json_object_get(gpu, "name"), "driver",
-                  json_object_get(gpu, "driver"), "target", f->config->target, "interpreter_elements",
-                  (json_int_t)f->config->interpreter_elements, "memory_limit_bytes",
-                  (json_int_t)f->config->memory_limit_bytes, "file_limit_bytes",
-                  (json_int_t)f->config->file_limit_bytes);
-    AUTO_FREE char *text = key ? json_dumps(key, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
-    if (!text)
+    json_hash(json_pack("{s:s, s:O, s:O, s:b, s:O?, s:O?, s:s, s:I, s:I, s:I}", "harness",
+                        f->reuse_keys->fingerprint, "versions", versions, "run_versions",
+                        device_worker_versions(l), "is_gpu", (int)device_worker_is_gpu(l), "gpu",
+                        json_object_get(gpu, "name"), "driver", json_object_get(gpu, "driver"), "target",
+                        f->config->target, "interpreter_elements",
+                        (json_int_t)f->config->interpreter_elements, "memory_limit_bytes",
+                        (json_int_t)f->config->memory_limit_bytes, "file_limit_bytes",
+                        (json_int_t)f->config->file_limit_bytes),
+              e->hash);
+    if (!*e->hash)
         return "";
     e->versions = json_incref(versions);
     e->run_versions = json_incref(device_worker_versions(l));
     e->gpu = json_incref(gpu);
-    hash_text(text, strlen(text), e->hash);
     return e->hash;
 }
 
@@ -200,14 +191,10 @@ void
 reuse_compiled_key(const struct funnel *f, char out[HASH_TEXT_SIZE])
 {
     json_t *versions = json_object_get(zygote_ready_message(f->zygote), "versions");
-    AUTO_JSON json_t *key = versions ? json_pack("{s:s, s:O, s:s}", "harness", f->reuse_keys->fingerprint,
-                                                 "versions", versions, "target", f->config->target)
-                                     : NULL;
-    AUTO_FREE char *text = key ? json_dumps(key, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
-
-    out[0] = '\0';
-    if (text)
-        hash_text(text, strlen(text), out);
+    json_hash(versions ? json_pack("{s:s, s:O, s:s}", "harness", f->reuse_keys->fingerprint, "versions",
+                                   versions, "target", f->config->target)
+                       : NULL,
+              out);
 }
 
 /* --- what may be handed on --- */

@@ -10,7 +10,7 @@
 #include "common/auto.h"
 #include "common/classes.h"
 #include "common/clock.h"
-#include "common/hash.h"
+#include "common/json.h"
 #include "common/log.h"
 #include "common/policy.h"
 #include "common/stages.h"
@@ -68,17 +68,12 @@ static void
 key_of(const struct attempt *j, char out[HASH_TEXT_SIZE])
 {
     json_t *gpu = device_worker_gpu(j->device_worker);
-    AUTO_JSON json_t *key =
-        json_pack("{s:s, s:s, s:O?, s:O?, s:O?, s:O?, s:O, s:I}", "task", j->row.task_id, "device",
-                  device_worker_device(j->device_worker), "gpu", json_object_get(gpu, "name"), "uuid",
-                  json_object_get(gpu, "uuid"), "driver", json_object_get(gpu, "driver"), "versions",
-                  device_worker_versions(j->device_worker), "policy", j->policy_json, "drifts",
-                  (json_int_t)device_worker_drifts(j->device_worker));
-    AUTO_FREE char *text = key ? json_dumps(key, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
-
-    out[0] = '\0';
-    if (text)
-        hash_text(text, strlen(text), out);
+    json_hash(json_pack("{s:s, s:s, s:O?, s:O?, s:O?, s:O?, s:O, s:I}", "task", j->row.task_id, "device",
+                        device_worker_device(j->device_worker), "gpu", json_object_get(gpu, "name"), "uuid",
+                        json_object_get(gpu, "uuid"), "driver", json_object_get(gpu, "driver"), "versions",
+                        device_worker_versions(j->device_worker), "policy", j->policy_json, "drifts",
+                        (json_int_t)device_worker_drifts(j->device_worker)),
+              out);
 }
 
 /* Kept are answers, and not that there was none. */
