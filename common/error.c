@@ -46,33 +46,3 @@ error_prefix(struct error *err, const char *format, ...)
     snprintf(err->text + used, sizeof(err->text) - used, ": %s", old);
     utf8_clean(err->text);
 }
-
-const char *
-error_name(enum err_code code)
-{
-    switch (code) {
-    case ERR_NONE:
-        return "none";
-    case ERR_INPUT:
-        return "input";
-    case ERR_NOMEM:
-        return "nomem";
-    case ERR_SYS:
-        return "sys";
-    case ERR_NOTFOUND:
-        return "notfound";
-    case ERR_CONFLICT:
-        return "conflict";
-    case ERR_FULL:
-        return "full";
-    case ERR_STORE:
-        return "store";
-    case ERR_PROTOCOL:
-        return "protocol";
-    case ERR_TIMEOUT:
-        return "timeout";
-    case ERR_UNAVAILABLE:
-        return "unavailable";
-    }
-    return "unknown";
-}

@@ -33,7 +33,4 @@ int error_set(struct error *err, enum err_code code, const char *format, ...)
 /* Put "prefix: " before the text that is there; a text too long loses its end. */
 void error_prefix(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Short stable word for a code: "input", "nomem", "sys", "notfound", ... */
-const char *error_name(enum err_code code);
-
 #endif

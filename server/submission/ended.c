@@ -9,7 +9,6 @@
 #include "server/store/store.h"
 #include "server/submission/attempt.h"
 #include "server/submission/counters.h"
-#include "server/submission/follow.h"
 #include "server/submission/funnel.h"
 #include "server/submission/group_progress.h"
 #include "server/submission/groups.h"

@@ -5,7 +5,6 @@
 #include "server/queue/scheduler.h"
 #include "server/submission/cancel.h"
 #include "server/submission/conclude.h"
-#include "server/submission/follow.h"
 #include "server/submission/groups.h"
 #include "server/submission/parts.h"
 #include "server/submission/submission.h"

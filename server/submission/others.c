@@ -12,7 +12,6 @@
 #include "server/queue/scheduler.h"
 #include "server/submission/attempt.h"
 #include "server/submission/cancel.h"
-#include "server/submission/follow.h"
 #include "server/submission/funnel.h"
 #include "server/submission/group_progress.h"
 #include "server/submission/groups.h"

@@ -84,6 +84,8 @@ struct funnel {
     struct counters *counters;
 };
 
+/* Whoever follows what happens to submissions (funnel_follow()) is told. */
+void funnel_tell(struct funnel *f, const struct funnel_event *event);
 /* Whose child serves a stage that needs no device. View. */
 struct zygote *funnel_zygote_of(const struct funnel *f, enum child_role role);
 bool zygotes_are_ready(const struct funnel *f); /* both that the CPU stages need */

@@ -13,7 +13,6 @@
 #include "server/store/store.h"
 #include "server/submission/attempt.h"
 #include "server/submission/counters.h"
-#include "server/submission/follow.h"
 #include "server/submission/funnel.h"
 #include "server/submission/groups.h"
 #include "server/submission/parts.h"

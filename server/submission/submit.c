@@ -13,7 +13,6 @@
 #include "server/store/store.h"
 #include "server/submission/admission.h"
 #include "server/submission/elsewhere.h"
-#include "server/submission/follow.h"
 #include "server/submission/funnel.h"
 #include "server/submission/groups.h"
 #include "server/submission/node.h"

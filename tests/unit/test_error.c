@@ -85,19 +85,6 @@ a_cut_never_leaves_half_a_character(void **state)
 }
 
 static void
-every_code_has_its_own_name(void **state)
-{
-    (void)state;
-    for (int a = ERR_NONE; a >= ERR_UNAVAILABLE; a--) {
-        assert_string_not_equal(error_name(a), "unknown");
-        for (int b = ERR_NONE; b > a; b--)
-            assert_string_not_equal(error_name(a), error_name(b));
-    }
-    assert_string_equal(error_name(ERR_NOTFOUND), "notfound");
-    assert_string_equal(error_name((enum err_code) - 99), "unknown");
-}
-
-static void
 utf8_knows_what_is_a_character(void **state)
 {
     static const struct {
@@ -139,7 +126,6 @@ main(void)
         cmocka_unit_test(prefix_goes_before),
         cmocka_unit_test(long_texts_are_cut_and_terminated),
         cmocka_unit_test(a_cut_never_leaves_half_a_character),
-        cmocka_unit_test(every_code_has_its_own_name),
         cmocka_unit_test(utf8_knows_what_is_a_character),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
