@@ -491,8 +491,9 @@ def test_too_late_is_504_and_the_work_goes_on(start_scripted: service.StartDaemo
 def test_a_full_queue_is_told_so_that_the_client_comes_again(start_scripted: service.StartDaemon) -> None:
     client = start_scripted(queue_limit=1, cpu_jobs=1).client
     client.add_task(TASK)
-    for _ in range(2):  # one runs, one waits
-        client.submit({"task": "scripted", "candidate": code("ast=hang")})
+    client.submit({"task": "scripted", "candidate": code("ast=hang")})
+    service.wait_for(lambda: client.get("/v1/status").json()["queues"]["cpu_running"] == 1)
+    client.submit({"task": "scripted", "candidate": code("ast=hang")})
     assert client.post("/compat/slime", slime("timing=1")).status == 429
     assert client.post("/compat/kernelgym/evaluate", evaluate("timing=1")).json()["error_code"] == "RESOURCE_ERROR"
     batch = {"batch_id": "b", "tasks": [evaluate("timing=1"), evaluate("timing=1")]}
