@@ -123,6 +123,19 @@ exchange_limit(struct exchange *x)
     return 0;
 }
 
+bool
+exchange_cursor(struct exchange *x, int64_t *before_ms, const char **key)
+{
+    const char *text = target_value(&x->target, "cursor");
+    size_t digits = text ? strspn(text, "0123456789") : 0;
+
+    *before_ms = text ? strtoll(text, NULL, 10) : INT64_MAX;
+    *key = text ? text + digits + 1 : "";
+    if (!text || (digits >= 1 && digits <= 18 && text[digits] == '.'))
+        return true;
+    return exchange_bad_parameter(x, "cursor", "is not a cursor of this list");
+}
+
 void *
 page_read_new(struct exchange *x, const struct exchange_read *call, size_t size, int limit)
 {

@@ -18,6 +18,11 @@ void exchange_accept_headers(struct exchange *x, const char *path);
 #define LIMIT_MAX 200 /* rows of a page */
 /* limit=, 1 to LIMIT_MAX, 50 when absent; 0: the problem is sent. */
 int exchange_limit(struct exchange *x);
+/*
+ * cursor= of a list by time, TIME.KEY: before_ms and key (view), or INT64_MAX and "" where there is none. False: the problem is
+ * sent.
+ */
+bool exchange_cursor(struct exchange *x, int64_t *before_ms, const char **key);
 /* A page that is read: its rows go into call.items. */
 struct page_read {
     struct exchange_read call;

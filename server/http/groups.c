@@ -75,7 +75,6 @@ struct group_look {
     char id[ID_SIZE];
     struct seen seen; /* what has not ended, of a group that is to be cancelled */
     bool is_seen;     /* the caller may know of it */
-    exchange_cb *found;
 };
 
 static void
@@ -87,21 +86,20 @@ free_look(struct exchange_read *call)
     exchange_read_free(call);
 }
 
-/* NULL: the problem is sent. */
-static struct group_look *
-look_new(struct exchange *x, const char *id, const struct exchange_read *call, exchange_cb *found)
+/* Has call made of the group called id. */
+static void
+look(struct exchange *x, const char *id, const struct exchange_read *call)
 {
-    struct group_look *l = NULL;
+    struct group_look *l;
 
-    if (!id_is_valid(id))
+    if (!id_is_valid(id)) {
         exchange_problem(x, PROBLEM_NOT_FOUND, "there is no such group");
-    else if ((l = exchange_read_new(x, call, sizeof(*l)))) {
+    } else if ((l = exchange_read_new(x, call, sizeof(*l)))) {
         l->call.free = free_look;
         l->call.what = "such group";
-        l->found = found;
         snprintf(l->id, sizeof(l->id), "%s", id);
+        exchange_read(x, &l->call);
     }
-    return l;
 }
 
 static bool
@@ -137,10 +135,8 @@ static void
 answer_accepted(struct exchange *x)
 {
     static const struct exchange_read call = { .read = read_accepted, .answer = send_accepted };
-    struct group_look *l = look_new(x, x->id, &call, NULL);
 
-    if (l)
-        exchange_read(x, &l->call);
+    look(x, x->id, &call);
 }
 
 static void
@@ -214,35 +210,18 @@ read_owner(struct exchange_read *call, struct store_reader *r, struct error *err
 }
 
 static void
-answer_found(struct exchange *x, struct exchange_read *call)
+show_found(struct exchange *x, struct exchange_read *call)
 {
-    struct group_look *l = (struct group_look *)call;
-
-    snprintf(x->id, sizeof(x->id), "%s", l->id);
-    l->found(x);
-}
-
-/* The id in the address as x->id, and `found` goes on, when the caller may know of it; else the problem is sent. */
-static void
-group_find(struct exchange *x, exchange_cb *found)
-{
-    static const struct exchange_read call = { .read = read_owner, .answer = answer_found };
-    struct group_look *l = look_new(x, x->target.segments[2], &call, found);
-
-    if (l)
-        exchange_read(x, &l->call);
-}
-
-static void
-show_found(struct exchange *x)
-{
+    snprintf(x->id, sizeof(x->id), "%s", ((struct group_look *)call)->id);
     exchange_hold(x, answer_show);
 }
 
 void
 group_show(struct exchange *x)
 {
-    group_find(x, show_found);
+    static const struct exchange_read call = { .read = read_owner, .answer = show_found };
+
+    look(x, x->target.segments[2], &call);
 }
 
 static int
@@ -274,10 +253,8 @@ void
 group_cancel(struct exchange *x)
 {
     static const struct exchange_read call = { .read = read_unfinished, .answer = cancel_found };
-    struct group_look *l = look_new(x, x->target.segments[2], &call, NULL);
 
-    if (l)
-        exchange_read(x, &l->call);
+    look(x, x->target.segments[2], &call);
 }
 
 static void

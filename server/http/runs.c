@@ -140,17 +140,14 @@ run_list(struct exchange *x)
     static const struct exchange_read call = {
         .read = read_runs, .answer = page_answer, .free = free_run, .what = "runs"
     };
-    const char *cursor = target_value(&x->target, "cursor"), *before = "";
-    int64_t before_ms = INT64_MAX;
+    const char *before;
+    int64_t before_ms;
 
-    if (cursor) {
-        size_t digits = strspn(cursor, "0123456789");
-        if (digits < 1 || digits > 18 || cursor[digits] != '.' || strlen(cursor + digits) > LINE_SIZE) {
-            exchange_bad_parameter(x, "cursor", "is not a cursor of this list");
-            return;
-        }
-        before_ms = strtoll(cursor, NULL, 10);
-        before = cursor + digits + 1;
+    if (!exchange_cursor(x, &before_ms, &before))
+        return;
+    if (strlen(before) >= LINE_SIZE) {
+        exchange_bad_parameter(x, "cursor", "is not a cursor of this list");
+        return;
     }
     struct run_read *c = run_read_new(x, &call, before);
     if (!c)

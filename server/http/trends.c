@@ -314,19 +314,6 @@ task_sum_cb(void *arg, const struct task_sum_row *row)
     snprintf(page->last, sizeof(page->last), "%lld.%s", (long long)row->last_ms, row->id);
 }
 
-/* False: it is none. */
-static bool
-read_cursor(const char *text, int64_t *ms, const char **id)
-{
-    char *end;
-
-    if (*text < '0' || *text > '9')
-        return false;
-    *ms = strtoll(text, &end, 10);
-    *id = end + 1;
-    return end - text <= 18 && *end == '.' && hash_is_valid(*id);
-}
-
 static int
 read_leaderboard(struct exchange_read *call, struct store_reader *r, struct error *err)
 {
@@ -341,11 +328,13 @@ leaderboard_list(struct exchange *x)
     static const struct exchange_read call = {
         .read = read_leaderboard, .answer = page_answer, .free = free_sums, .what = "tasks"
     };
-    const char *cursor = target_value(&x->target, "cursor"), *before_id = "";
-    int64_t before_ms = INT64_MAX;
+    const char *before_id;
+    int64_t before_ms;
     int limit = exchange_limit(x);
 
-    if (cursor && limit && !read_cursor(cursor, &before_ms, &before_id)) {
+    if (!limit || !exchange_cursor(x, &before_ms, &before_id))
+        return;
+    if (before_ms != INT64_MAX && !hash_is_valid(before_id)) {
         exchange_bad_parameter(x, "cursor", "is not a cursor of this list");
         return;
     }
