@@ -1,6 +1,5 @@
 #include "common/classes.h"
 
-#include <stddef.h>
 #include <string.h>
 
 static const struct class_info infos[CLASS_N] = {

@@ -13,7 +13,6 @@
 
 #include "common/auto.h"
 #include "common/buffer.h"
-#include "common/hash.h"
 #include "common/log.h"
 #include "server/audit.h"
 #include "server/config.h"

@@ -1,7 +1,6 @@
 #include "client/cli/chart.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

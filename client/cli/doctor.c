@@ -11,14 +11,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/statvfs.h>
 #include <sys/timex.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "client/cli/api.h"
 #include "client/cli/cli.h"
 #include "client/cli/text.h"
 #include "common/auto.h"

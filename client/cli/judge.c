@@ -18,7 +18,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "client/cli/api.h"
 #include "client/cli/cli.h"
 #include "client/cli/text.h"
 #include "common/auto.h"

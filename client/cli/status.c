@@ -1,5 +1,4 @@
 /* verifier status: what runs, what waits, and how the machine is, in ten lines. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,12 +1,10 @@
 #include "server/http/connection.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include "common/auto.h"
-#include "common/log.h"
 
 /*
  * Theory of operation. MHD's own timeout is an idle timer, which a client that

@@ -1,10 +1,8 @@
 #include "server/http/idempotency.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "common/auto.h"
 #include "common/clock.h"
 
 /*

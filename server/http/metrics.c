@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "common/auto.h"
-#include "common/error.h"
 
 /*
  * Names follow Prometheus' convention: a prefix, the unit in plural at the

@@ -1,7 +1,6 @@
 #include "server/http/routes.h"
 
 #include <string.h>
-#include <strings.h>
 
 #include "common/auto.h"
 #include "server/http/asset.h"

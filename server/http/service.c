@@ -1,6 +1,5 @@
 #include "server/http/handlers.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

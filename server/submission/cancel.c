@@ -16,7 +16,6 @@
 #include "server/submission/groups.h"
 #include "server/submission/parts.h"
 #include "server/submission/pending.h"
-#include "server/submission/registry.h"
 #include "server/submission/seen.h"
 #include "server/submission/single_flight.h"
 #include "server/submission/state.h"

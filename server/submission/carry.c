@@ -11,7 +11,6 @@
 #include "common/buffer.h"
 #include "common/log.h"
 #include "common/stages.h"
-#include "server/queue/scheduler.h"
 #include "server/submission/attempt.h"
 #include "server/submission/conclude.h"
 #include "server/submission/counters.h"

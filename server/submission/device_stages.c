@@ -1,7 +1,6 @@
 #include "server/submission/device_stages.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/auto.h"

@@ -13,7 +13,6 @@
 #include "server/submission/parts.h"
 #include "server/submission/submission.h"
 #include "server/verdict/cause.h"
-#include "server/workers/device_worker.h"
 #include "server/workers/zygote.h"
 
 /*

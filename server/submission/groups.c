@@ -8,7 +8,6 @@
 #include <uthash.h>
 #include <utlist.h>
 
-#include "common/clock.h"
 #include "common/ids.h"
 #include "common/log.h"
 

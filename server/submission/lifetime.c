@@ -1,7 +1,6 @@
 #include "server/submission/funnel.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,9 +8,7 @@
 #include <utlist.h>
 
 #include "common/auto.h"
-#include "common/classes.h"
 #include "common/log.h"
-#include "common/stages.h"
 #include "server/queue/clients.h"
 #include "server/queue/scheduler.h"
 #include "server/store/store.h"
@@ -38,7 +35,6 @@
 #include "server/task/calibration.h"
 #include "server/task/canaries.h"
 #include "server/task/registrar.h"
-#include "server/verdict/verdict.h"
 #include "server/workers/cgroup.h"
 #include "server/workers/check.h"
 #include "server/workers/devices.h"

@@ -2,7 +2,6 @@
  * rescore.c - POST /v1/rescore: the rewards of verdicts as they are stored, by another specification. Nothing is judged
  * again.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

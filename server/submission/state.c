@@ -1,7 +1,5 @@
 #include "server/submission/state.h"
 
-#include <stddef.h>
-
 #include "common/auto.h"
 
 /* 0 is a legal state, so the table holds state + 1 and what nobody filled in is illegal. */

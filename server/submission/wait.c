@@ -8,7 +8,6 @@
 #include "server/submission/funnel.h"
 #include "server/submission/groups.h"
 #include "server/submission/parts.h"
-#include "server/submission/registry.h"
 #include "server/submission/submission.h"
 
 struct funnel_wait {

@@ -2,12 +2,10 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/auto.h"
 #include "common/classes.h"
-#include "common/clock.h"
 #include "common/policy.h"
 #include "common/reward.h"
 #include "common/stages.h"

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/auto.h"
-
 /*
  * The norm does not follow the times: a GPU that gets one hundredth slower each day is to be seen. Nor is it the least
  * ever seen, which one wrong reading would spoil for good. It is the median of the first few, and what is much faster
