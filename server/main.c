@@ -272,11 +272,9 @@ start(struct server *s, struct error *err)
     if (rc == 0)
         rc = funnel_new(&s->loop, &s->config, s->store, &s->funnel, err);
     if (rc == 0)
-        rc = http_new(&s->loop, &s->config, s->funnel, s->store, &s->http, err);
-    if (rc == 0)
         rc = retention_new(&s->loop, &s->config, s->store, &s->retention, err);
     if (rc == 0)
-        http_set_retention(s->http, s->retention);
+        rc = http_new(&s->loop, &s->config, s->funnel, s->store, s->retention, &s->http, err);
     if (rc == 0)
         log_what_runs(s, &devices);
     return rc;

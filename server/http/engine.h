@@ -45,7 +45,7 @@ struct http {
     struct funnel *funnel;
     struct store *store;
     struct keyring *keyring;
-    struct retention *retention; /* NULL: none yet */
+    struct retention *retention;
     struct MHD_Daemon *daemon;
     uv_poll_t poll;       /* on MHD's own epoll descriptor */
     uv_prepare_t prepare; /* before the loop sleeps: pending resumes, MHD's timeout */

@@ -7,27 +7,22 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/auto.h"
+#include "common/clock.h"
 
 /* --- the process --- */
 
-/* Seconds since 1970 at which the machine was started; 0: not known. */
+/* Seconds since 1970 at which the machine was started. */
 static double
 boot_time(void)
 {
-    FILE *f = fopen("/proc/stat", "re");
-    char line[256];
-    unsigned long long at = 0;
+    struct timespec up;
 
-    if (!f)
-        return 0;
-    while (fgets(line, sizeof(line), f))
-        if (sscanf(line, "btime %llu", &at) == 1)
-            break;
-    fclose(f);
-    return (double)at;
+    clock_gettime(CLOCK_BOOTTIME, &up);
+    return (double)clock_wall_ms() / 1000 - (double)up.tv_sec - (double)up.tv_nsec / 1e9;
 }
 
 static void
@@ -55,9 +50,7 @@ add_stat(json_t *out)
     json_object_set_new(out, "threads", json_integer(threads));
     json_object_set_new(out, "virtual_bytes", json_integer((json_int_t)virtual_bytes));
     json_object_set_new(out, "resident_bytes", json_integer((json_int_t)resident * sysconf(_SC_PAGESIZE)));
-    double boot = boot_time();
-    if (boot > 0)
-        json_object_set_new(out, "start_time_s", json_real(boot + (double)start / tick));
+    json_object_set_new(out, "start_time_s", json_real(boot_time() + (double)start / tick));
 }
 
 static void

@@ -273,7 +273,7 @@ event_cb(void *arg, const struct funnel_event *event)
 
 int
 http_new(uv_loop_t *loop, const struct config *config, struct funnel *funnel, struct store *store,
-         struct http **out, struct error *err)
+         struct retention *retention, struct http **out, struct error *err)
 {
     struct http *h = calloc(1, sizeof(*h));
 
@@ -284,6 +284,7 @@ http_new(uv_loop_t *loop, const struct config *config, struct funnel *funnel, st
     h->config = config;
     h->funnel = funnel;
     h->store = store;
+    h->retention = retention;
     h->lingers.loop = loop;
     h->overdue_cb = overdue_cb;
     h->gone_cb = gone_cb;
@@ -306,12 +307,6 @@ http_new(uv_loop_t *loop, const struct config *config, struct funnel *funnel, st
     start_handles(h, MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd);
     *out = h;
     return 0;
-}
-
-void
-http_set_retention(struct http *h, struct retention *retention)
-{
-    h->retention = retention;
 }
 
 const char *

@@ -15,19 +15,16 @@
 #include "server/store/store.h"
 
 struct http;
+struct retention;
 
 /*
  * Listen on config->listen and serve.
- *   config, funnel, store   borrowed for its life (http_reload() names another config)
- *   out                     given: http_stop(), and free with http_free() once that has called back
+ *   config, funnel, store, retention   borrowed for its life (http_reload() names another config)
+ *   out                                given: http_stop(), and free with http_free() once that has called back
  * 0, ERR_SYS (err names the address), ERR_INPUT or ERR_NOMEM.
  */
 int http_new(uv_loop_t *loop, const struct config *config, struct funnel *funnel, struct store *store,
-             struct http **out, struct error *err);
-
-/* Who removes what is not to be kept: borrowed; until it is set, calls for it get 503. */
-struct retention;
-void http_set_retention(struct http *h, struct retention *retention);
+             struct retention *retention, struct http **out, struct error *err);
 
 /* "http://127.0.0.1:8080", with the port that was taken. View. */
 const char *http_url(const struct http *h);

@@ -380,10 +380,7 @@ audit_list(struct exchange *x)
 void
 retention_show(struct exchange *x)
 {
-    if (x->http->retention)
-        exchange_json(x, 200, retention_json(x->http->retention));
-    else
-        exchange_problem(x, PROBLEM_UNAVAILABLE, "the daemon has just been started");
+    exchange_json(x, 200, retention_json(x->http->retention));
 }
 
 void
@@ -395,8 +392,6 @@ retention_run(struct exchange *x)
 
     if (json_read(x->document, "", fields, ARRAY_LEN(fields), &fault) != 0)
         exchange_problem_at(x, PROBLEM_BODY, "pointer", fault.pointer, fault.text);
-    else if (!x->http->retention)
-        exchange_problem(x, PROBLEM_UNAVAILABLE, "the daemon has just been started");
     else if (!retention_sweep(x->http->retention, vacuum))
         exchange_problem(x, PROBLEM_SWEEPING, "a sweep is under way already; GET shows when it is over");
     else {

@@ -248,12 +248,18 @@ make_work_cb(uv_work_t *work)
 }
 
 static void
-end(struct showing *g)
+tell(struct showing *g)
 {
     if (g->text_cb)
         g->text_cb(g->arg, g->text, g->text ? strlen(g->text) : 0, g->is_finished, &g->err);
     else
         g->document_cb(g->arg, g->document, g->is_finished, &g->err);
+}
+
+static void
+end(struct showing *g)
+{
+    tell(g);
     showing_free(g);
 }
 
@@ -305,10 +311,18 @@ read_done_cb(void *arg)
     pending_end_write(f->pending);
 }
 
-/* g is taken. */
 static void
-begin(struct showing *g)
+begin(struct showing *asked, const char *id)
 {
+    struct showing *g = malloc(sizeof(*g));
+
+    if (!g) {
+        error_set(&asked->err, ERR_NOMEM, "no memory to show %s", id);
+        tell(asked);
+        return;
+    }
+    *g = *asked;
+    snprintf(g->id, sizeof(g->id), "%s", id);
     pending_begin_write(g->funnel->pending);
     if (store_read(g->funnel->store, read_cb, read_done_cb, g, &g->err) != 0) {
         g->rc = g->err.code;
@@ -319,31 +333,11 @@ begin(struct showing *g)
 void
 funnel_show_group(struct funnel *f, const char *id, funnel_document_cb *cb, void *arg)
 {
-    struct showing *g = calloc(1, sizeof(*g));
-    struct error err = { 0 };
-
-    if (!g) {
-        error_set(&err, ERR_NOMEM, "no memory to show %s", id);
-        cb(arg, NULL, false, &err);
-        return;
-    }
-    *g = (struct showing){ .funnel = f, .document_cb = cb, .arg = arg };
-    snprintf(g->id, sizeof(g->id), "%s", id);
-    begin(g);
+    begin(&(struct showing){ .funnel = f, .document_cb = cb, .arg = arg }, id);
 }
 
 void
 funnel_print_group(struct funnel *f, const char *id, bool is_whole, funnel_text_cb *cb, void *arg)
 {
-    struct showing *g = calloc(1, sizeof(*g));
-    struct error err = { 0 };
-
-    if (!g) {
-        error_set(&err, ERR_NOMEM, "no memory to show %s", id);
-        cb(arg, NULL, 0, false, &err);
-        return;
-    }
-    *g = (struct showing){ .funnel = f, .text_cb = cb, .is_whole = is_whole, .arg = arg };
-    snprintf(g->id, sizeof(g->id), "%s", id);
-    begin(g);
+    begin(&(struct showing){ .funnel = f, .text_cb = cb, .is_whole = is_whole, .arg = arg }, id);
 }

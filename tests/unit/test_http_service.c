@@ -65,7 +65,7 @@ rig_start(void **state, const char *header_limit)
     if (config_load(7, argv, &r->config, &err) != 0 ||
         store_open(&r->loop, store, NULL, 1000, &r->store, &err) != 0 ||
         funnel_new(&r->loop, &r->config, r->store, &r->funnel, &err) != 0 ||
-        http_new(&r->loop, &r->config, r->funnel, r->store, &r->http, &err) != 0) {
+        http_new(&r->loop, &r->config, r->funnel, r->store, NULL, &r->http, &err) != 0) {
         print_error("%s\n", err.text);
         return -1;
     }
