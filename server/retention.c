@@ -5,6 +5,7 @@
 
 #include "common/auto.h"
 #include "common/clock.h"
+#include "common/json.h"
 #include "common/log.h"
 
 /*
@@ -232,16 +233,13 @@ retention_reload(struct retention *r)
 static json_t *
 tally_json(const struct sweep_counts *t)
 {
-    char started[CLOCK_TEXT_SIZE], finished[CLOCK_TEXT_SIZE];
-
     if (t->finished_ms == 0)
         return json_null();
-    clock_text(t->started_ms, started);
-    clock_text(t->finished_ms, finished);
-    return json_pack("{s:s, s:s, s:s?, s:I, s:I, s:I, s:I, s:I}", "started", started, "finished", finished,
-                     "error", t->err.code != ERR_NONE ? t->err.text : NULL, "submissions",
-                     (json_int_t)t->submissions, "groups", (json_int_t)t->groups, "logs", (json_int_t)t->logs,
-                     "blobs", (json_int_t)t->blobs, "freed_bytes", (json_int_t)t->pages * PAGE_BYTES);
+    return json_pack("{s:o, s:o, s:s?, s:I, s:I, s:I, s:I, s:I}", "started", time_json(t->started_ms),
+                     "finished", time_json(t->finished_ms), "error",
+                     t->err.code != ERR_NONE ? t->err.text : NULL, "submissions", (json_int_t)t->submissions,
+                     "groups", (json_int_t)t->groups, "logs", (json_int_t)t->logs, "blobs",
+                     (json_int_t)t->blobs, "freed_bytes", (json_int_t)t->pages * PAGE_BYTES);
 }
 
 json_t *

@@ -9,8 +9,8 @@
 #include "common/auto.h"
 #include "common/classes.h"
 #include "common/clock.h"
+#include "common/json.h"
 #include "common/limits.h"
-#include "server/verdict/values.h"
 #include "server/http/handlers.h"
 
 /* The formats, one after the other; the table stands at the end. What each client does was read in its own source. */

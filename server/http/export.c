@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "common/auto.h"
-#include "common/clock.h"
+#include "common/json.h"
 #include "common/log.h"
 #include "server/http/rowtext.h"
 #include "server/http/answers.h"
@@ -58,15 +58,13 @@ unfinished(const struct submission_row *row)
 {
     AUTO_JSON json_t *request = parsed(row->request);
     const char *const as_asked[] = { "until", "entry_point", "metadata", "flags" };
-    char created[CLOCK_TEXT_SIZE];
 
-    clock_text(row->created_ms, created);
-    json_t *out =
-        json_pack("{s:s, s:s?, s:s, s:s?, s:s, s:s, s:s, s:i, s:s, s:O?}", "id", row->id, "group",
-                  *row->group_id ? row->group_id : NULL, "task", row->task_id, "client", row->client,
-                  "priority", row->priority ? "batch" : "interactive", "state",
-                  submission_state_name(row->state), "source", row->source_hash, "attempts", row->attempts,
-                  "created", created, "policy", json_object_get(json_object_get(request, "policy"), "name"));
+    json_t *out = json_pack("{s:s, s:s?, s:s, s:s?, s:s, s:s, s:s, s:i, s:o, s:O?}", "id", row->id, "group",
+                            *row->group_id ? row->group_id : NULL, "task", row->task_id, "client",
+                            row->client, "priority", row->priority ? "batch" : "interactive", "state",
+                            submission_state_name(row->state), "source", row->source_hash, "attempts",
+                            row->attempts, "created", time_json(row->created_ms), "policy",
+                            json_object_get(json_object_get(request, "policy"), "name"));
     if (*row->group_id)
         json_object_set_new(out, "group_index", json_integer(row->group_index));
     for (size_t i = 0; i < ARRAY_LEN(as_asked); i++)

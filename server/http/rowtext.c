@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "common/auto.h"
-#include "common/error.h"
+#include "common/json.h"
 
 /* What a row has of a document, in this order. */
 static const char *const submission_members[] = { "id",        "group",       "group_index", "task",
@@ -63,9 +63,7 @@ rowtext_pick(enum rowtext_table table, json_t *document)
     const char *const *members = tables[table].members;
     json_t *row = members ? json_object() : json_incref(document);
 
-    for (size_t i = 0; row && members && members[i]; i++) {
-        json_t *value = json_object_get(document, members[i]);
-        json_object_set_new(row, members[i], value ? json_incref(value) : json_null());
-    }
+    for (size_t i = 0; row && members && members[i]; i++)
+        json_object_set_new(row, members[i], get_or_null(document, members[i]));
     return row;
 }

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/json.h"
 #include "server/store/labels.h"
-#include "server/verdict/values.h"
 #include "server/http/answers.h"
 
 /* Training runs, as the labels of what they had judged tell of them: from sums, and of the caller's scope. */

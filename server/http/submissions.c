@@ -6,6 +6,7 @@
 
 #include "common/auto.h"
 #include "common/classes.h"
+#include "common/json.h"
 #include "server/verdict/disclosure.h"
 #include "server/store/brief.h"
 #include "server/submission/seen.h"
@@ -377,10 +378,8 @@ found_part(struct exchange *x, struct look *l)
     }
     whole = access_view(x, whole);
     json_t *out = json_object();
-    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
-        json_t *value = json_object_get(whole, keys[i]);
-        json_object_set_new(out, keys[i], value ? json_incref(value) : json_null());
-    }
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+        json_object_set_new(out, keys[i], get_or_null(whole, keys[i]));
     exchange_set_json(x, 200, out);
     exchange_tag(x);
     exchange_send(x);

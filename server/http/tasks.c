@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/json.h"
 #include "server/http/access.h"
 #include "server/http/answers.h"
-#include "server/verdict/values.h"
 
 static json_t *
 json_or_null(const char *text)

@@ -7,7 +7,7 @@
 #include "common/auto.h"
 #include "common/classes.h"
 #include "common/clock.h"
-#include "server/verdict/values.h"
+#include "common/json.h"
 #include "server/http/answers.h"
 
 /* Questions about many submissions at once. All are answered from sums that the store keeps, of the caller's scope. */

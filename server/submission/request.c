@@ -6,11 +6,11 @@
 
 #include "common/auto.h"
 #include "common/extract.h"
+#include "common/json.h"
 #include "common/limits.h"
 #include "common/reward.h"
 #include "common/policy.h"
 #include "server/store/labels.h"
-#include "server/verdict/values.h"
 
 #define NAME_MAX_CHARS 200
 #define NOTIFY_URL_MAX 2000

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/json.h"
 #include "common/reward.h"
 #include "common/stages.h"
 #include "server/submission/funnel.h"
@@ -13,7 +14,6 @@
 #include "server/submission/pending.h"
 #include "server/submission/seen.h"
 #include "server/verdict/rewards.h"
-#include "server/verdict/values.h"
 
 enum { RESCORE_MAX = 1000 };
 

@@ -11,6 +11,7 @@
 #include "common/clock.h"
 #include "common/hash.h"
 #include "common/ids.h"
+#include "common/json.h"
 #include "common/log.h"
 #include "common/reward.h"
 #include "common/stages.h"
@@ -27,7 +28,6 @@
 #include "server/submission/single_flight.h"
 #include "server/submission/submission.h"
 #include "server/verdict/rewards.h"
-#include "server/verdict/values.h"
 #include "server/workers/devices.h"
 
 /*
@@ -50,14 +50,12 @@ adopt(const struct submission *s, const struct submission_row *from)
     const struct attempt *j = s->attempt;
     json_t *out = json_loads(from->verdict ? from->verdict : "", JSON_ALLOW_NUL, NULL);
     struct reward_input in;
-    char text[CLOCK_TEXT_SIZE];
 
     if (!out || !verdict_input(out, &in)) {
         json_decref(out);
         return NULL;
     }
     json_t *group_index = *j->row.group_id ? json_integer(j->row.group_index) : json_null();
-    json_t *metadata = json_object_get(j->request, "metadata");
     json_t *source = json_object_get(out, "cached_from");
     json_object_set_new(out, "cached_from",
                         json_is_string(source) ? json_incref(source) : json_string(from->id));
@@ -67,14 +65,12 @@ adopt(const struct submission *s, const struct submission_row *from)
     json_object_set_new(out, "client", text_or_null(j->row.client));
     json_object_set_new(out, "priority",
                         json_string(s->priority == PRIORITY_BATCH ? "batch" : "interactive"));
-    json_object_set_new(out, "metadata", metadata ? json_incref(metadata) : json_null());
+    json_object_set_new(out, "metadata", get_or_null(j->request, "metadata"));
     json_object_set_new(out, "cache", json_string(s->cache));
     json_object_set_new(out, "attempts", json_integer(s->attempts));
     json_object_set_new(out, "rerun", json_null());
-    clock_text(j->row.created_ms, text);
-    json_object_set_new(out, "created", json_string(text));
-    clock_text(j->row.finished_ms, text);
-    json_object_set_new(out, "finished", json_string(text));
+    json_object_set_new(out, "created", time_json(j->row.created_ms));
+    json_object_set_new(out, "finished", time_json(j->row.finished_ms));
     json_object_set_new(out, "reward_spec", reward_spec_json(&j->reward));
     json_object_set_new(out, "reward", real_or_null(verdict_reward(&j->reward, &in)));
     json_object_set_new(out, "reward_parts", reward_parts_json(&j->reward, &in));

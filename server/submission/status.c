@@ -4,6 +4,7 @@
 
 #include "common/auto.h"
 #include "common/buffer.h"
+#include "common/json.h"
 #include "server/queue/scheduler.h"
 #include "server/store/store.h"
 #include "server/submission/admission.h"
@@ -145,10 +146,9 @@ env_json(const struct funnel *f)
     json_t *versions = json_object_get(zygote_ready_message(f->zygote), "versions");
     json_t *gpu = f->n_device_workers > 0 ? device_worker_gpu(f->device_workers[0]) : NULL;
     json_t *env = json_is_object(versions) ? json_copy(versions) : json_object();
-    json_t *name = json_object_get(gpu, "name"), *driver = json_object_get(gpu, "driver");
 
-    json_object_set_new(env, "gpu", name ? json_incref(name) : json_null());
-    json_object_set_new(env, "driver", driver ? json_incref(driver) : json_null());
+    json_object_set_new(env, "gpu", get_or_null(gpu, "name"));
+    json_object_set_new(env, "driver", get_or_null(gpu, "driver"));
     json_object_set_new(
         env, "device",
         json_string(f->n_device_workers > 0 ? device_worker_device(f->device_workers[0]) : "none"));
@@ -202,7 +202,7 @@ funnel_node(const struct funnel *f)
                         json_string(lease_s < 0                       ? "lost"
                                     : pending_is_draining(f->pending) ? "draining"
                                                                       : "alive"));
-    json_object_set_new(item, "lease_s", isfinite(lease_s) ? json_real(lease_s) : json_null());
+    json_object_set_new(item, "lease_s", real_or_null(lease_s));
     json_object_set(item, "claimed", json_object_get(item, "running"));
     return item;
 }

@@ -19,7 +19,6 @@
 #include "server/submission/parts.h"
 #include "server/submission/submission.h"
 #include "server/verdict/timing.h"
-#include "server/verdict/values.h"
 #include "server/workers/device_worker.h"
 
 /*
@@ -110,15 +109,15 @@ static void
 tell(struct submission *s, const char *outcome, const char *why)
 {
     struct attempt *j = s->attempt;
-    char text[512], at[CLOCK_TEXT_SIZE];
+    char text[512];
 
     snprintf(text, sizeof(text), "%s", why ? why : "");
     utf8_clean(text);
-    clock_text(clock_wall_ms(), at);
     json_decref(j->baseline);
-    j->baseline = json_pack("{s:s, s:o, s:s, s:b, s:n, s:n, s:n, s:n, s:n, s:n}", "outcome", outcome, "why",
-                            why ? json_string(text) : json_null(), "measured", at, "cached", 0, "speedup",
-                            "speedup_lo", "speedup_hi", "reference_ms", "compiled_ms", "pairs");
+    j->baseline =
+        json_pack("{s:s, s:o, s:o, s:b, s:n, s:n, s:n, s:n, s:n, s:n}", "outcome", outcome, "why",
+                  why ? json_string(text) : json_null(), "measured", time_json(clock_wall_ms()), "cached", 0,
+                  "speedup", "speedup_lo", "speedup_hi", "reference_ms", "compiled_ms", "pairs");
     log_info(s->id, "torch.compile: %s%s%s", outcome, why ? ", " : "", why ? text : "");
 }
 

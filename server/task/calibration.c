@@ -12,12 +12,12 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/ids.h"
+#include "common/json.h"
 #include "common/log.h"
 #include "server/store/store.h"
 #include "server/submission/funnel.h"
 #include "server/submission/parts.h"
 #include "server/submission/pending.h"
-#include "server/verdict/values.h"
 
 enum { RUNS_MAX = 64, GPU_MAX = 128 };
 

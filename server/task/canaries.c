@@ -10,6 +10,7 @@
 
 #include "common/auto.h"
 #include "common/clock.h"
+#include "common/json.h"
 #include "common/log.h"
 #include "server/store/store.h"
 #include "server/submission/funnel.h"
@@ -17,7 +18,6 @@
 #include "server/submission/pending.h"
 #include "server/workers/device_worker.h"
 #include "server/workers/norms.h"
-#include "server/verdict/values.h"
 
 enum { GPU_MAX = 79 }; /* of a UUID: what an answer has room for */
 

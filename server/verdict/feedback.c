@@ -8,9 +8,9 @@
 
 #include "common/auto.h"
 #include "common/error.h"
+#include "common/json.h"
 #include "common/utf8.h"
 #include "server/verdict/cause.h"
-#include "server/verdict/values.h"
 
 #define HEADLINE_MAX 700
 #define KERNELS_MAX 3

@@ -10,9 +10,9 @@
 
 #include "common/auto.h"
 #include "common/classes.h"
+#include "common/json.h"
 #include "common/reward.h"
 #include "common/stages.h"
-#include "server/verdict/values.h"
 
 /* The share of its steps that the stage of this name got through. */
 static double

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/json.h"
 #include "common/statistics.h"
-#include "server/verdict/values.h"
 #include "server/workers/device_worker.h"
 
 /* More trials than the usual may take so long each: BUDGET_S of server/harness/oracle/clock.py. */

@@ -6,6 +6,7 @@
 
 #include "common/auto.h"
 #include "common/classes.h"
+#include "common/json.h"
 #include "common/policy.h"
 #include "common/reward.h"
 #include "common/stages.h"
@@ -18,7 +19,6 @@
 #include "server/verdict/feedback.h"
 #include "server/verdict/rewards.h"
 #include "server/verdict/timing.h"
-#include "server/verdict/values.h"
 
 /*
  * The answer, as it is sent and stored. Every number here comes from a process
@@ -299,12 +299,6 @@ verdict_feedback(const struct submission *s, const struct timing *t, bool is_can
         .kernels = j->compiled,
     };
     return feedback_json(&feedback);
-}
-
-static json_t *
-time_or_null(int64_t wall_ms)
-{
-    return wall_ms > 0 ? time_json(wall_ms) : json_null();
 }
 
 static json_t *

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/clock.h"
+#include "common/json.h"
 #include "common/log.h"
 #include "common/utf8.h"
 
@@ -225,17 +226,6 @@ canary_drifts(const struct canary *c)
     return c->drifts;
 }
 
-static json_t *
-at_json(int64_t wall_ms)
-{
-    char text[CLOCK_TEXT_SIZE];
-
-    if (wall_ms == 0)
-        return json_null();
-    clock_text(wall_ms, text);
-    return json_string(text);
-}
-
 /* Why no canary comes by time; NULL: it does. */
 static const char *
 why_not_scheduled(const struct canary *c)
@@ -255,16 +245,15 @@ canary_json(const struct canary *c)
     const struct norm *norm = key_of(c, &key) ? norms_find(c->norms, &key) : NULL;
     double drift = norm && c->ns > 0 ? norm_drift(norm, c->ns) : NAN;
 
-    return json_pack("{s:o, s:s?, s:o, s:o, s:I, s:I, s:s?, s:o, s:o, s:o, s:i, s:o}", "interval_s",
-                     why_not ? json_null() : json_integer(c->config->canary_interval_s), "why_none", why_not,
-                     "passed", at_json(c->passed_ms), "age_s",
-                     c->passed_ns ? json_real((double)(clock_monotonic_ns() - c->passed_ns) / 1e9)
-                                  : json_null(),
-                     "passes", (json_int_t)c->passes, "failures", (json_int_t)c->failures, "failed",
-                     *c->why ? c->why : NULL, "ns", c->ns > 0 ? json_integer(c->ns) : json_null(), "norm_ns",
-                     norm ? json_integer(norm_ns(norm)) : json_null(), "drift",
-                     isnan(drift) ? json_null() : json_real(round(drift * 1e4) / 1e4), "norm_samples",
-                     norm ? norm->n_samples : 0, "norm_since", at_json(norm ? norm->since_ms : 0));
+    return json_pack(
+        "{s:o, s:s?, s:o, s:o, s:I, s:I, s:s?, s:o, s:o, s:o, s:i, s:o}", "interval_s",
+        why_not ? json_null() : json_integer(c->config->canary_interval_s), "why_none", why_not, "passed",
+        time_or_null(c->passed_ms), "age_s",
+        c->passed_ns ? json_real((double)(clock_monotonic_ns() - c->passed_ns) / 1e9) : json_null(), "passes",
+        (json_int_t)c->passes, "failures", (json_int_t)c->failures, "failed", *c->why ? c->why : NULL, "ns",
+        c->ns > 0 ? json_integer(c->ns) : json_null(), "norm_ns",
+        norm ? json_integer(norm_ns(norm)) : json_null(), "drift", real_or_null(round(drift * 1e4) / 1e4),
+        "norm_samples", norm ? norm->n_samples : 0, "norm_since", time_or_null(norm ? norm->since_ms : 0));
 }
 
 /* --- its life --- */
