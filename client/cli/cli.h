@@ -41,6 +41,9 @@ extern const struct argp cli_common_argp;
 /* That child alone. */
 extern const struct argp_child cli_children[];
 
+/* The parser of a command that takes cli_children's options and no arguments; its input is the struct cli. */
+error_t cli_parse_nothing(int key, char *arg, struct argp_state *state);
+
 /* Print "verifier: ..." on stderr; returns code. */
 int cli_complain(enum cli_exit code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -227,8 +227,8 @@ help_command(struct cli *cli, int argc, char **argv)
     return run(cli, w.n + 1, asked);
 }
 
-static error_t
-parse_nothing(int key, char *arg, struct argp_state *state)
+error_t
+cli_parse_nothing(int key, char *arg, struct argp_state *state)
 {
     if (key == ARGP_KEY_INIT)
         state->child_inputs[0] = state->input;
@@ -239,9 +239,8 @@ parse_nothing(int key, char *arg, struct argp_state *state)
     return 0;
 }
 
-const struct argp version_argp = {
-    NULL, parse_nothing, NULL, "Print the version.", cli_children, NULL, NULL
-};
+const struct argp version_argp = { NULL, cli_parse_nothing, NULL, "Print the version.", cli_children, NULL,
+                                   NULL };
 
 int
 version_command(struct cli *cli, int argc, char **argv)

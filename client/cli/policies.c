@@ -79,21 +79,10 @@ print(json_t *keys)
     table_print(table);
 }
 
-static error_t
-parse(int key, char *arg, struct argp_state *state)
-{
-    if (key == ARGP_KEY_INIT)
-        state->child_inputs[0] = state->input;
-    else if (key == ARGP_KEY_ARG)
-        argp_error(state, "\"%s\": policies takes no arguments but options", arg);
-    else
-        return ARGP_ERR_UNKNOWN;
-    return 0;
-}
-
-const struct argp policies_argp = {
-    NULL, parse, NULL, "Print the keys of policies, and what each policy has.", cli_children, NULL, NULL
-};
+const struct argp policies_argp = { NULL,         cli_parse_nothing,
+                                    NULL,         "Print the keys of policies, and what each policy has.",
+                                    cli_children, NULL,
+                                    NULL };
 
 int
 policies_command(struct cli *cli, int argc, char **argv)

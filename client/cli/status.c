@@ -194,21 +194,10 @@ print_disks(const json_t *status)
     }
 }
 
-static error_t
-parse(int key, char *arg, struct argp_state *state)
-{
-    if (key == ARGP_KEY_INIT)
-        state->child_inputs[0] = state->input;
-    else if (key == ARGP_KEY_ARG)
-        argp_error(state, "unexpected argument \"%s\"", arg);
-    else
-        return ARGP_ERR_UNKNOWN;
-    return 0;
-}
-
-const struct argp status_argp = {
-    NULL, parse, NULL, "Show what verifierd is doing.\v--json has every figure.", cli_children, NULL, NULL
-};
+const struct argp status_argp = { NULL,         cli_parse_nothing,
+                                  NULL,         "Show what verifierd is doing.\v--json has every figure.",
+                                  cli_children, NULL,
+                                  NULL };
 
 int
 status_command(struct cli *cli, int argc, char **argv)
