@@ -396,11 +396,8 @@ reward_components_json(const struct reward_components *c)
 void
 reward_components_read(json_t *object, struct reward_components *c)
 {
-    for (size_t i = 0; i < N_COMPONENTS; i++) {
-        json_t *value = json_object_get(object, component_table[i].name);
-        *(double *)((char *)c + component_table[i].offset) =
-            json_is_number(value) ? json_number_value(value) : NAN;
-    }
+    for (size_t i = 0; i < N_COMPONENTS; i++)
+        *(double *)((char *)c + component_table[i].offset) = number_or_nan(object, component_table[i].name);
 }
 
 /* --- rewards --- */

@@ -8,6 +8,7 @@
 
 #include "client/cli/text.h"
 #include "common/auto.h"
+#include "common/json.h"
 #include "common/statistics.h"
 
 #define BIAS_MAX 0.01  /* of a machine that times well */
@@ -67,13 +68,6 @@ calibration_candidate(const struct calibration_program *p, const char *mark, str
     return rc == 0 ? buffer_printf(out, "# run %s\n", mark) : rc;
 }
 
-static double
-member(json_t *object, const char *key)
-{
-    json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 void
 calibration_read(const struct calibration_program *p, json_t *verdict, struct calibration_run *out)
 {
@@ -83,11 +77,11 @@ calibration_read(const struct calibration_program *p, json_t *verdict, struct ca
     bool is_ok = class_ && strcmp(class_, "ok") == 0;
 
     *out = (struct calibration_run){ .program = p,
-                                     .speedup = member(timing, "speedup"),
-                                     .lo = member(timing, "speedup_lo"),
-                                     .hi = member(timing, "speedup_hi"),
-                                     .reference_ms = member(timing, "reference_ms"),
-                                     .candidate_ms = member(timing, "candidate_ms") };
+                                     .speedup = number_or_nan(timing, "speedup"),
+                                     .lo = number_or_nan(timing, "speedup_lo"),
+                                     .hi = number_or_nan(timing, "speedup_hi"),
+                                     .reference_ms = number_or_nan(timing, "reference_ms"),
+                                     .candidate_ms = number_or_nan(timing, "candidate_ms") };
     snprintf(out->outcome, sizeof(out->outcome), "%s",
              is_ok ? (outcome ? outcome : "skipped") : (class_ ? class_ : "cancelled"));
     snprintf(out->id, sizeof(out->id), "%s", id ? id : "");

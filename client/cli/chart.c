@@ -7,6 +7,7 @@
 
 #include "client/cli/text.h"
 #include "common/auto.h"
+#include "common/json.h"
 #include "common/statistics.h"
 
 #define LABEL 12
@@ -144,13 +145,6 @@ samples_read(struct samples *s, json_t *timing)
         s->n = n;
 }
 
-static double
-member(json_t *object, const char *key)
-{
-    json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 static void
 add_cell(struct buffer *out, double x, double scale, int decimals)
 {
@@ -183,10 +177,11 @@ add_table(struct buffer *out, json_t *timing)
     for (size_t side = 0; side < 2; side++) {
         buffer_printf(out, "\n%-*s", LABEL, sides[side]);
         for (size_t c = 0; c < ARRAY_LEN(columns); c++)
-            add_cell(out, member(timing, columns[c].keys[side]), columns[c].scale, columns[c].decimals);
+            add_cell(out, number_or_nan(timing, columns[c].keys[side]), columns[c].scale,
+                     columns[c].decimals);
     }
     buffer_printf(out, "\n%-*s", LABEL, "empty");
-    add_cell(out, member(timing, "empty_ms"), 1, 4);
+    add_cell(out, number_or_nan(timing, "empty_ms"), 1, 4);
     buffer_add(out, "  (subtracted)\n");
 }
 
@@ -198,18 +193,18 @@ add_speedup(struct buffer *out, json_t *timing, const char *name, const char *ke
 
     snprintf(lo, sizeof(lo), "%s_lo", key);
     snprintf(hi, sizeof(hi), "%s_hi", key);
-    if (!isfinite(member(timing, key)))
+    if (!isfinite(number_or_nan(timing, key)))
         return;
-    buffer_printf(out, "%-*s%.4f  (95%% interval %.4f to %.4f)%s\n", LABEL, name, member(timing, key),
-                  member(timing, lo), member(timing, hi),
+    buffer_printf(out, "%-*s%.4f  (95%% interval %.4f to %.4f)%s\n", LABEL, name, number_or_nan(timing, key),
+                  number_or_nan(timing, lo), number_or_nan(timing, hi),
                   estimator && strcmp(estimator, name) == 0 ? "  <- rewarded" : "");
 }
 
 static void
 add_interval(struct buffer *out, json_t *timing)
 {
-    double estimate = member(timing, "speedup"), lo = member(timing, "speedup_lo"),
-           hi = member(timing, "speedup_hi");
+    double estimate = number_or_nan(timing, "speedup"), lo = number_or_nan(timing, "speedup_lo"),
+           hi = number_or_nan(timing, "speedup_hi");
 
     buffer_add(out, "\nspeed-up, reference over candidate (│ marks 1.00)\n");
     add_speedup(out, timing, "paired", "speedup");
@@ -267,10 +262,10 @@ add_gpu(struct buffer *out, json_t *timing)
     add_range(out, gpu, "mem_mhz", "memory", "MHz");
     add_range(out, gpu, "temp_c", "temperature", "degrees Celsius");
     add_range(out, gpu, "power_w", "power", "W");
-    buffer_printf(out, "%-*s%s\n", LABEL, "throttled", member(gpu, "throttled") > 0 ? "YES" : "no");
+    buffer_printf(out, "%-*s%s\n", LABEL, "throttled", number_or_nan(gpu, "throttled") > 0 ? "YES" : "no");
     buffer_printf(out, "%-*s%.0f, of them %.0f measured again, %.0f void by work while no call was due\n",
-                  LABEL, "blocks", fmax(0, member(gpu, "blocks")), fmax(0, member(gpu, "void")),
-                  fmax(0, member(gpu, "background")));
+                  LABEL, "blocks", fmax(0, number_or_nan(gpu, "blocks")), fmax(0, number_or_nan(gpu, "void")),
+                  fmax(0, number_or_nan(gpu, "background")));
     json_array_foreach(json_object_get(json_object_get(timing, "clocks"), "blocks"), i, block)
     {
         const char *why = text_member(block, "void");
@@ -292,7 +287,7 @@ add_head(struct buffer *out, json_t *document, json_t *timing)
     if (why)
         buffer_printf(out, ": %s", why);
     if (json_is_number(json_object_get(timing, "calls")))
-        buffer_printf(out, ", %.0f calls for each bell", member(timing, "calls"));
+        buffer_printf(out, ", %.0f calls for each bell", number_or_nan(timing, "calls"));
     if (json_is_boolean(json_object_get(timing, "cold")))
         buffer_printf(out, ", L2 %s", json_is_true(json_object_get(timing, "cold")) ? "cold" : "warm");
     if (stopped)

@@ -6,6 +6,7 @@
 
 #include "common/auto.h"
 #include "common/buffer.h"
+#include "common/json.h"
 
 /* --- which fields may differ --- */
 
@@ -153,8 +154,7 @@ are_alike(json_t *a, json_t *b)
 static double
 component(json_t *document, const char *name)
 {
-    json_t *value = text_at(document, "components", name);
-    return json_is_number(value) ? json_number_value(value) : NAN;
+    return number_or_nan(json_object_get(document, "components"), name);
 }
 
 static bool

@@ -7,14 +7,14 @@
 
 #include "common/auto.h"
 #include "common/classes.h"
+#include "common/json.h"
 #include "common/statistics.h"
 
 static double
 component(json_t *answer, const char *name)
 {
     json_t *verdict = json_object_get(answer, "verdict");
-    json_t *value = json_object_get(json_object_get(verdict, "components"), name);
-    return json_is_number(value) ? json_number_value(value) : NAN;
+    return number_or_nan(json_object_get(verdict, "components"), name);
 }
 
 static bool

@@ -16,6 +16,7 @@
 #include "common/clock.h"
 #include "common/extract.h"
 #include "common/ids.h"
+#include "common/json.h"
 #include "common/statistics.h"
 
 enum { FEEDBACK_MAX = 6000, LABEL_MAX_BYTES = 200 };
@@ -109,8 +110,7 @@ answer_code(json_t *answer, const struct task *task, struct buffer *out)
 double
 answer_reward(json_t *answer)
 {
-    json_t *reward = json_object_get(json_object_get(answer, "verdict"), "reward");
-    return json_is_number(reward) ? json_number_value(reward) : NAN;
+    return number_or_nan(json_object_get(answer, "verdict"), "reward");
 }
 
 /* --- the journal --- */

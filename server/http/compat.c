@@ -104,8 +104,7 @@ compat_add(struct compat_job *job, json_t *body, json_t *aside, struct json_faul
 double
 compat_component(const struct compat_item *item, const char *name)
 {
-    json_t *value = json_object_get(json_object_get(item->verdict, "components"), name);
-    return json_is_number(value) ? json_number_value(value) : NAN;
+    return number_or_nan(json_object_get(item->verdict, "components"), name);
 }
 
 double
@@ -699,10 +698,11 @@ compat_evaluate(struct exchange *x)
     snprintf(job->client, sizeof(job->client), "%s", x->caller.client);
     memcpy(job->request_id, x->request_id, sizeof(job->request_id));
     job->request = json_incref(x->document);
+    job->is_batch = x->target.segments_count == 4;
     int64_t began_ns = clock_monotonic_ns();
     job->deadline_ns = began_ns + (int64_t)job->format->hold_s * 1000000000;
     bool is_refused = !read_options(x, job);
-    if (!is_refused && job->format->read(x, job, &fault) != 0) {
+    if (!is_refused && job->format->read(job, &fault) != 0) {
         exchange_problem_at(x, PROBLEM_BODY, "pointer", fault.pointer, fault.text);
         is_refused = true;
     }

@@ -48,6 +48,7 @@ struct compat_job {
     int64_t deadline_ns;
     double fill;   /* stands for a reward that is null */
     bool is_asked; /* reply=object */
+    bool is_batch; /* the address says so */
     json_t *policy, *reward, *run;
     json_t *request;           /* the body; a reference */
     struct compat_item *items; /* owned */
@@ -68,7 +69,7 @@ struct compat_format {
         takes_progress; /* what is not finished has an answer of its own, and so has a bad one among others */
     struct compat_name names[6];
     /* Reads job->request by compat_add(). 0, or ERR_INPUT with fault (pointer in the format's own names). */
-    int (*read)(struct exchange *x, struct compat_job *job, struct json_fault *fault);
+    int (*read)(struct compat_job *job, struct json_fault *fault);
     json_t *(*write)(const struct compat_job *job); /* the answer's document; given */
     /* The document of a refusal; status may be changed. pointer and detail are never NULL. Given. */
     json_t *(*refuse)(enum problem problem, const char *pointer, const char *detail, unsigned *status);

@@ -206,7 +206,7 @@ answer_of(json_t *query, json_t *prompt, struct text *out)
 }
 
 static int
-openrlhf_read(struct exchange *x, struct compat_job *job, struct json_fault *fault)
+openrlhf_read(struct compat_job *job, struct json_fault *fault)
 {
     json_t *queries = get(job->request, "query"), *prompts = get(job->request, "prompts"),
            *labels = get(job->request, "labels"), *query;
@@ -214,7 +214,6 @@ openrlhf_read(struct exchange *x, struct compat_job *job, struct json_fault *fau
     char pointer[48];
     size_t i;
 
-    (void)x;
     if (!json_is_array(queries))
         return json_refuse(fault, "/query", "must be an array of texts");
     size_t n = json_array_size(queries);
@@ -271,11 +270,10 @@ openrlhf_write(const struct compat_job *job)
 /* --- slime: {"prompt", "response": text, "label": task} --- */
 
 static int
-slime_read(struct exchange *x, struct compat_job *job, struct json_fault *fault)
+slime_read(struct compat_job *job, struct json_fault *fault)
 {
     json_t *response = get_string(job->request, "response", "", true, fault);
 
-    (void)x;
     if (!response)
         return ERR_INPUT;
     json_t *body = json_object();
@@ -362,7 +360,7 @@ sandboxfusion_wait_s(json_t *request)
 }
 
 static int
-sandboxfusion_read(struct exchange *x, struct compat_job *job, struct json_fault *fault)
+sandboxfusion_read(struct compat_job *job, struct json_fault *fault)
 {
     json_t *code = get_string(job->request, "code", "", true, fault);
     json_t *stdin_ = code ? get_string(job->request, "stdin", "", true, fault) : NULL;
@@ -370,7 +368,6 @@ sandboxfusion_read(struct exchange *x, struct compat_job *job, struct json_fault
     struct json_fault inner;
     struct gate gate;
 
-    (void)x;
     if (!stdin_)
         return ERR_INPUT;
     if (language && strcmp(language, "python") != 0 && strcmp(language, "python_gpu") != 0)
@@ -492,13 +489,13 @@ kernelgym_deadline(struct compat_job *job, json_t *request)
 }
 
 static int
-kernelgym_read(struct exchange *x, struct compat_job *job, struct json_fault *fault)
+kernelgym_read(struct compat_job *job, struct json_fault *fault)
 {
     json_t *tasks = get(job->request, "tasks"), *task;
     char base[32];
     size_t i;
 
-    if (x->target.segments_count < 4) {
+    if (!job->is_batch) {
         kernelgym_deadline(job, job->request);
         return kernelgym_read_one(job, job->request, "", fault);
     }
@@ -557,13 +554,6 @@ kernelgym_error(const struct compat_item *item)
     return NULL;
 }
 
-static double
-figure(json_t *object, const char *key)
-{
-    json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 /*
  * coverage is the share of a call's work in kernels of the candidate's own; this client divides two times, so they are
  * given as the candidate's time per call and that share of it.
@@ -572,7 +562,7 @@ static json_t *
 kernelgym_metadata(const struct compat_item *item)
 {
     json_t *timing = json_object_get(item->verdict, "timing"), *env = json_object_get(item->verdict, "env");
-    double us = figure(timing, "candidate_ms") * 1000, coverage = compat_component(item, "coverage");
+    double us = number_or_nan(timing, "candidate_ms") * 1000, coverage = compat_component(item, "coverage");
     json_t *out = json_pack(
         "{s:O?, s:O?, s:O?, s:O?, s:s}", "submission", json_object_get(item->verdict, "id"), "class",
         json_object_get(item->verdict, "class"), "timing_outcome", json_object_get(timing, "outcome"),
@@ -604,9 +594,9 @@ kernelgym_result(const struct compat_item *item)
                      item->aside, "status", item->is_filled ? "failed" : "completed", "compiled",
                      component(item, "compiled") == 1 && !is_hack(item), "correctness",
                      component(item, "correct") == 1 && !is_hack(item), "decoy_kernel", (int)is_hack(item),
-                     "reference_runtime", real_or_null(figure(timing, "reference_ms")), "kernel_runtime",
-                     real_or_null(figure(timing, "candidate_ms")), "speedup", compat_speedup(item),
-                     "metadata", kernelgym_metadata(item), "error_message",
+                     "reference_runtime", real_or_null(number_or_nan(timing, "reference_ms")),
+                     "kernel_runtime", real_or_null(number_or_nan(timing, "candidate_ms")), "speedup",
+                     compat_speedup(item), "metadata", kernelgym_metadata(item), "error_message",
                      is_ok ? json_null() : json_string(feedback_of(item)), "error_code", error,
                      "submitted_at", json_object_get(item->verdict, "created"), "completed_at",
                      json_object_get(item->verdict, "finished"));
@@ -698,13 +688,12 @@ compat_task_results(struct exchange *x)
 /* --- TritonForge: {"original_model_src", "custom_model_src", …} --- */
 
 static int
-tritonforge_read(struct exchange *x, struct compat_job *job, struct json_fault *fault)
+tritonforge_read(struct compat_job *job, struct json_fault *fault)
 {
     static const char *const triton[] = { "triton", NULL };
     json_t *reference = get_string(job->request, "original_model_src", "", true, fault);
     json_t *code = reference ? get_string(job->request, "custom_model_src", "", true, fault) : NULL;
 
-    (void)x;
     if (!code || expect_word(job->request, "", "backend", triton, fault) != 0)
         return ERR_INPUT;
     json_t *body = json_pack("{s:O, s:O}", "reference", reference, "candidate", code);
@@ -719,13 +708,13 @@ tritonforge_write(const struct compat_job *job)
 {
     const struct compat_item *item = &job->items[0];
     json_t *timing = json_object_get(item->verdict, "timing");
-    double ms = compat_speedup(item) > 0 ? figure(timing, "candidate_ms") : NAN;
+    double ms = compat_speedup(item) > 0 ? number_or_nan(timing, "candidate_ms") : NAN;
     json_t *stats = json_object();
 
     if (isfinite(ms)) {
         json_object_set_new(stats, "median", json_real(ms));
         json_object_set_new(stats, "speedup", json_real(compat_speedup(item)));
-        json_object_set_new(stats, "reference", real_or_null(figure(timing, "reference_ms")));
+        json_object_set_new(stats, "reference", real_or_null(number_or_nan(timing, "reference_ms")));
     }
     return json_pack("{s:b, s:b, s:{s:O?, s:O?, s:s, s:b}, s:f, s:o}", "compiled",
                      component(item, "compiled") == 1 && !is_hack(item), "correctness",

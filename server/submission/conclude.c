@@ -156,8 +156,7 @@ fill_row(struct submission *s, json_t **verdict)
     AUTO_FREE char *text = *verdict ? json_text(*verdict) : NULL;
     if (!text || (stage && !j->row.stage) || (!is_cancelled && !j->row.class_))
         return false;
-    json_t *reward = json_object_get(*verdict, "reward");
-    j->row.reward = json_is_number(reward) ? json_number_value(reward) : NAN;
+    j->row.reward = number_or_nan(*verdict, "reward");
     j->row.verdict = ptr_take(&text);
     return true;
 }
@@ -221,7 +220,6 @@ int
 submission_conclude_as(struct submission *s, const struct submission_row *from, json_t *verdict)
 {
     struct submission_row *row = &s->attempt->row;
-    json_t *reward = json_object_get(verdict, "reward");
 
     row->verdict = json_text(verdict);
     row->class_ = strdup(from->class_);
@@ -231,7 +229,7 @@ submission_conclude_as(struct submission *s, const struct submission_row *from, 
     submission_move(s, EVENT_FINISH);
     row->state = SUBMISSION_DONE;
     row->attempts = s->attempts;
-    row->reward = json_is_number(reward) ? json_number_value(reward) : NAN;
+    row->reward = number_or_nan(verdict, "reward");
     note_verdict(s, verdict);
     s->is_shared = true;
     counters_finish(s->funnel->counters, class_find(row->class_), seconds_taken(row), true);
