@@ -65,12 +65,13 @@ class Daemon:
         return self.request("POST", path, body, limit_s)
 
     def judge(self, submission: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
-        """Submit and poll until it is done; DaemonError when that takes longer than limit_s."""
+        """Submit and poll until it is done; when that takes longer than limit_s it is cancelled: DaemonError."""
         deadline = time.monotonic() + limit_s
         verdict: dict[str, Any] = self.post("/v1/submissions", submission)
         while verdict.get("state") not in ("done", "cancelled"):
             left = deadline - time.monotonic()
             if left <= 0:
+                self.request("DELETE", f"/v1/submissions/{verdict['id']}", None, 30)
                 raise DaemonError(f"submission {verdict.get('id')}: no verdict within {limit_s:.0f} s")
             wait = max(1, min(30, int(left)))
             verdict = self.get(f"/v1/submissions/{verdict['id']}?wait={wait}", wait + 30)

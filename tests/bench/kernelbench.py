@@ -2,7 +2,8 @@
 
 Registers each problem of levels 1 to 3 from its unchanged file, then judges its reference as its own
 candidate under the `kernelbench` policy; with --copied behind a kernel that copies its answer, under `strict` with
-`foreign: any`. Prints what was refused and why, and a table by level. The checkout is only read.
+`foreign: any`. Prints what was refused and why, and a table by level. Each result is kept on disk as it comes, and
+--go-on leaves out what is there. The checkout is only read.
 """
 
 from __future__ import annotations
@@ -76,6 +77,8 @@ class Result:
     reason: str
     register_s: float
     judge_s: float
+    detail: Any = None
+    """Of one that failed: what the verdict says of the comparison."""
 
 
 def find_problems(checkout: Path, levels: Iterable[int]) -> list[Problem]:
@@ -166,7 +169,7 @@ class Run:
             return self._result(problem, ACCEPTED, passed, self._note(verdict), *times)
         text = str((verdict.get("feedback") or {}).get("text", ""))
         reason = f"{verdict.get('class')} at {verdict.get('failed_at')}: {' '.join(text.split())[:300]}"
-        return self._result(problem, FAILED, passed, reason, *times)
+        return self._result(problem, FAILED, passed, reason, *times, verdict.get("correctness"))
 
     @staticmethod
     def _note(verdict: dict[str, Any]) -> str:
@@ -177,11 +180,12 @@ class Run:
 
     @staticmethod
     def _result(
-        problem: Problem, outcome: str, passed: str | None, reason: str, register_s: float, judge_s: float
-    ) -> Result:
+        problem: Problem, outcome: str, passed: str | None, reason: str, register_s: float, judge_s: float,
+        detail: Any = None,
+    ) -> Result:  # fmt: skip
         return Result(
             problem.level, problem.number, problem.path.stem, outcome, passed, reason,
-            round(register_s, 2), round(judge_s, 2),
+            round(register_s, 2), round(judge_s, 2), detail,
         )  # fmt: skip
 
 
@@ -223,7 +227,8 @@ def arguments_of() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Judge KernelBench's references as their own candidates.")
     parser.add_argument("checkout", type=Path, help="a checkout of KernelBench")
     parser.add_argument("--levels", default="1,2,3")
-    parser.add_argument("--only", default="", help="problems such as 1/19,2/3")
+    parser.add_argument("--only", default="", help="problems such as 1/19,2/3, in this order")
+    parser.add_argument("--go-on", action="store_true", help="keep what lies in --out, and judge the others")
     parser.add_argument("--until", default="full", choices=("tiny", "full", "timing"))
     parser.add_argument("--copied", action="store_true", help="under strict, behind a kernel that copies the answer")
     parser.add_argument("--side-by-side", type=int, default=4, help="problems in flight")
@@ -236,6 +241,14 @@ def arguments_of() -> argparse.Namespace:
     if not all(level.isdigit() for level in arguments.levels.split(",")):
         parser.error(f"--levels: {arguments.levels!r} is no list of numbers")
     return arguments
+
+
+def kept_results(path: Path, go_on: bool) -> list[Result]:
+    """What an earlier run left there, less what it had no time for; the file has these alone afterwards."""
+    results = [Result(**json.loads(line)) for line in path.read_text().splitlines()] if go_on and path.exists() else []
+    results = [r for r in results if r.outcome != NOT_RUN]
+    path.write_text("".join(json.dumps(asdict(r)) + "\n" for r in results))
+    return results
 
 
 def share_of_first_levels(results: list[Result]) -> float:
@@ -251,10 +264,12 @@ def main() -> int:
         print(f"kernelbench: {error}", file=sys.stderr)
         return 2
     if arguments.only:
-        wanted = set(arguments.only.split(","))
-        problems = [p for p in problems if f"{p.level}/{p.number}" in wanted]
+        known = {f"{p.level}/{p.number}": p for p in problems}
+        problems = [known[name] for name in arguments.only.split(",")]
     arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / "kernelbench.jsonl").unlink(missing_ok=True)
+    kept = kept_results(arguments.out / "kernelbench.jsonl", arguments.go_on)
+    done = {(r.level, r.number) for r in kept}
+    problems = [p for p in problems if (p.level, p.number) not in done]
     programs = Path(os.environ.get("VERIFIERD_BUILD", ROOT / "build")) / "bin"
     python = os.environ.get("PYTHON", sys.executable)
     with running_daemon(programs, python, *arguments.flag, log=arguments.out / "verifierd.log") as daemon:
@@ -262,7 +277,8 @@ def main() -> int:
         machine = machine_of(daemon)
         run = Run(daemon, arguments)
         with ThreadPoolExecutor(arguments.side_by_side) as pool:
-            results = list(pool.map(run.judge, problems))
+            results = [*kept, *pool.map(run.judge, problems)]
+    results.sort(key=lambda r: (r.level, r.number))
     text = table(results, machine)
     (arguments.out / "kernelbench.md").write_text(text + "\n")
     print(f"\n{text}")
