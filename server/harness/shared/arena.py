@@ -86,6 +86,7 @@ class Arena:
         self._bytes = None
         if self._pointer:
             if self.device.type == "cuda":
+                torch.cuda.synchronize(self.device)  # what is queued, the poison at least, writes there
                 native.gpu_arena_free(self._pointer, self.size, self._handle)
             else:
                 self._mapping.close()
