@@ -349,6 +349,8 @@ def install_torch_cuda(device: Device) -> None:
     raw: Any = torch._C
     raw._cuda_getCurrentRawStream = constant(0)
     raw._cuda_getDevice = constant(0)
+    cudnn: Any = torch.backends.cudnn
+    cudnn.is_acceptable = constant(False)  # or recurrent layers lay their weights out by a call of the library
 
 
 # --- fake tensors ---
