@@ -146,6 +146,31 @@ def test_what_cannot_be_traced_has_its_reason_and_line(forward: str, reason: str
     assert reason in found.refusals[0].reason
 
 
+TUNED = """
+import torch, triton, triton.language as tl
+
+@triton.autotune([triton.Config({"B": 64}), triton.Config({"B": 128})], key=["n"])
+@triton.jit
+def double(x, y, n, B: tl.constexpr):
+    at = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(y + at, tl.load(x + at, mask=at < n) * 2, mask=at < n)
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        double[lambda meta: (triton.cdiv(x.numel(), meta["B"]),)](x, y, x.numel())
+        return y[: HOW]
+"""
+
+
+def test_which_configuration_is_best_is_not_known_to_a_trace() -> None:
+    """A size of it, in what follows the launch, would be that of another configuration than the one which runs."""
+    assert of(TUNED.replace("HOW", "64")).plan is not None
+    found = of(TUNED.replace("HOW", 'double.best_config.kwargs["B"]'))
+    assert found.plan is None and found.refusals[0].kind == "untraced"
+    assert "configuration" in found.refusals[0].reason
+
+
 def test_a_number_read_before_its_tensor_changed_is_untraced() -> None:
     found = of(model("s = x.sum()\nn = s.item()\ns.zero_()\nreturn x * n"))
     assert found.refusals[0].reason == "the tensor that a number was read from has been written to since"

@@ -398,7 +398,7 @@ class Launches:
                 entries.append(sink)
         finally:
             self._choosing = False
-        tuner.best_config = configs[0]
+        tuner.best_config = _Unchosen(recorder)
         self._choice(configs, entries, line)
         return found
 
@@ -423,6 +423,16 @@ class Launches:
         reads = set().union(*(entry.reads for entry in entries)) - defines
         writes = set().union(*(entry.writes for entry in entries))
         self._recorder.add(plan.Choose(alternatives, line), reads, defines, writes)
+
+
+class _Unchosen:
+    """The best of several configurations: the GPU will tell, and the trace ends where it is asked for."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def __getattr__(self, name: str) -> Any:
+        raise self._recorder.refuse("which configuration of an autotuned kernel is best is not known yet")
 
 
 def refuse_other_launches(recorder: Recorder) -> Callable[..., None]:
