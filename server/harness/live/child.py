@@ -7,6 +7,7 @@ life: ready, arena, (describe), load, build, state, bind, arm, bells. proto/work
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
 import os
@@ -541,6 +542,7 @@ class Child:
                     outputs = _in_turn(bindings)()
             except BaseException:
                 self._is_spent = True  # torch may be left in the middle of a capture
+                _leave_capture(self._device, self._pool.id)
                 torch.cuda.set_stream(torch.cuda.default_stream())
                 raise
             self._synchronize()
@@ -708,6 +710,15 @@ def _seed(seed: int) -> None:
     """As torch.manual_seed(), which for each kind of device that is not there keeps a traceback: 0.3 ms a time."""
     for seeder in _SEEDERS:
         seeder(seed)
+
+
+def _leave_capture(device: torch.device, pool: Any) -> None:
+    """Behind one that failed torch goes on to send allocations to its pool, and takes no seed for random numbers."""
+    index = device.index or 0
+    with contextlib.suppress(RuntimeError):
+        torch._C._cuda_endAllocateToPool(index, pool)
+    generator = torch.cuda.default_generators[index]
+    generator.graphsafe_set_state(generator.clone_state())
 
 
 def _set_tf32(allowed: bool) -> None:
