@@ -332,8 +332,8 @@ SECRET: Final = (
 """Of these one is chosen for each submission by its secret seed; `signs` and `spikes` are always tried."""
 EXTREME: Final = (*SECRET, "spikes")
 """Whose inputs leave some answers of the reference's to chance: a few elements may differ by more."""
-TIED: Final = ("zeros", "ties", "constant rows")
-"""Whose inputs have many equal values: of no use where the answer says which of some equal ones was chosen."""
+TIED: Final = ("zeros", "ties", "constant rows", "offset", "lowered")
+"""Whose inputs have equal values, by rounding at least: of no use where the answer says which of some was chosen."""
 MOVING: Final = ("offset", "lowered")
 """Which leave a matrix next to one that has no inverse: what is made of it depends on how it was rounded."""
 UNTIMED: Final = {"spikes", "nan"}
