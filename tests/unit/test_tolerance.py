@@ -58,6 +58,18 @@ def test_integers_are_equal_or_not() -> None:
     assert not compare(got, wanted, limit).is_match(limit)
 
 
+def test_a_whole_answer_of_another_run_is_right_and_a_mixture_is_not() -> None:
+    """Where TF32 moves a deep network by more than any limit, its own answer in TF32 is what a candidate can have."""
+    wanted, other = torch.randn(256), torch.randn(256)
+    limit = limit_for(torch.float32, wanted, 1.0, tf32=True)
+    assert not compare(other, wanted, limit).is_match(limit)
+    assert compare(other, wanted, limit, other).is_match(limit)
+    assert compare(wanted.clone(), wanted, limit, other).is_match(limit)
+    mixed = torch.where(torch.arange(256) < 128, wanted, other)
+    assert not compare(mixed, wanted, limit, other).is_match(limit)
+    assert tolerance.is_coarse(torch.float32, 0.1) and not tolerance.is_coarse(torch.float32, 1e-3)
+
+
 def test_limit_grows_with_the_references_own_error_up_to_a_cap() -> None:
     wanted = torch.ones(64, dtype=torch.float64)
     assert limit_for(torch.float32, wanted, 0.0, tf32=False).rtol == tolerance.TABLE[torch.float32].base

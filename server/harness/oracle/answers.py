@@ -69,7 +69,7 @@ class Answers:
 
     def keep(self, key: Key, inputs: Sequence[torch.Tensor], expected: Expected) -> None:
         """Unless there is no room. Values in fp64 may lie in the reference's arena, and are copied."""
-        size = sum(x.nbytes for x in expected.values if isinstance(x, torch.Tensor))
+        size = sum(x.nbytes for x in [*expected.values, *expected.others] if isinstance(x, torch.Tensor))
         size += sum(item.value.nbytes for item in expected.changed or ())
         self._drop(key)
         if size > self.most or not self._leaves_free(size):

@@ -32,6 +32,7 @@ from oracle.tolerance import (
     as_tensor,
     differs,
     dtype_of,
+    is_coarse,
     is_discrete,
     kernelbench_limit,
     limit_for,
@@ -234,7 +235,8 @@ class Expected:
     scales: tuple[float | None, ...] = ()
     """By output: as large as its values are on plain inputs; None: as they are here."""
     others: tuple[torch.Tensor | None, ...] = ()
-    """By output: integers of the fp64 run that are other than `values`, and as right."""
+    """By output, what is as right as `values`: integers of the fp64 run that are others; and, where TF32 is allowed and
+    moves the reference itself by more than the limit may be (a deep network), its own answer in TF32."""
     known: dict[int, float] = field(default_factory=dict)
     """scale_of() of `values` by output, as far as it was asked."""
 
@@ -296,9 +298,15 @@ class Expected:
         return self.others[index] if self.others else None
 
     def ambiguous(self) -> str | None:
-        """For people: of how much of the integers it cannot be said which of two values is right."""
-        shares = [self.errors[index] for index, other in enumerate(self.others) if other is not None]
-        return f"{max(shares):.2%} of the integers are ambiguous: the reference's fp64 run differs" if shares else None
+        """For people: where not one answer alone is right."""
+        known = [(error, other) for error, other in zip(self.errors, self.others, strict=False) if other is not None]
+        shares = [error for error, other in known if is_discrete(other)]
+        if shares:
+            return f"{max(shares):.2%} of the integers are ambiguous: the reference's fp64 run differs"
+        if known:
+            moved = max(error for error, _ in known)
+            return f"TF32 moves the reference by up to {moved:.1%}: its own answer in TF32 is right, too"
+        return None
 
     def limit_after(self, item: Changed) -> Limit:
         """For an input that is changed: against the reference's own answer, so that both may err."""
@@ -700,6 +708,10 @@ class Reference:
             asks.training,
             is_extreme=asks.is_extreme,
             changed=None if changed is None else tuple(changed),
+        )
+        result.others = tuple(
+            leaf if isinstance(leaf, torch.Tensor) and is_coarse(leaf.dtype, error) else None
+            for (_, leaf), error in zip(own, result.errors, strict=True)
         )
         if any(view.is_floating_point() or view.is_complex() for view in pristine):
             result.errors = [
