@@ -281,7 +281,7 @@ class Referee:
 
     def _make_room(self, spec: Json, keep: str) -> None:
         """Until the GPU has room for this one's arenas: what is cached goes, then references of other tasks, the
-        longest loaded first."""
+        longest loaded first, and then children that have registered one and wait to be its reference."""
         if self._device.type != "cuda":
             return
         sizes = Sizes.of(spec, self._device)
@@ -298,7 +298,8 @@ class Referee:
             return
         self._await_ends(needed)
         busy = {job.reference.peer.name for job in self._jobs.values()} | {keep}
-        for name in [name for name in self._references if name not in busy]:
+        waiting = sorted(self._registered - self._references.keys())
+        for name in [name for name in [*self._references, *waiting] if name not in busy]:
             if torch.cuda.mem_get_info(self._device)[0] >= needed:
                 return
             self._children[name].end()

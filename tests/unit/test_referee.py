@@ -7,13 +7,15 @@ import random
 import subprocess
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import referee
 import torch
-from oracle import variations
+from oracle import reference, variations
 from oracle.peer import Peer, is_over
 from rig import HONEST, TASK, Rig, policy
 
@@ -736,3 +738,25 @@ def test_memory_that_is_missing_is_waited_for_while_its_holder_ends(monkeypatch:
     found._ending = [os.pidfd_open(os.getpid())]
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (5, 10))
     found._await_ends(7)  # it does not end
+
+
+def test_for_room_children_that_registered_another_task_go_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They hold contexts, and of nobody's is less lost: their task is loaded anew when it is asked for."""
+    found = referee.Referee.__new__(referee.Referee)
+    found._device, found._jobs = torch.device("cuda", 0), {}
+    found._registered, found._answers = {"r1", "r2", "r3"}, Mock()
+    gone: list[str] = []
+    names = ("r0", "r1", "r2", "r3")
+    found._children = {name: Mock(end=partial(gone.append, name)) for name in names}
+    found._references = {"r0": Mock(), "r1": Mock()}
+    found._channel = Mock()
+    monkeypatch.setattr(referee.Referee, "_forget", lambda self, name: self._references.pop(name, None))
+    monkeypatch.setattr(referee.Referee, "_await_ends", lambda self, needed: None)
+    monkeypatch.setattr(referee.Referee, "_cached_bytes", lambda self: 0)
+    monkeypatch.setattr(reference.Sizes, "of", lambda spec, device: Mock(inputs=0, outputs=0, reference_arena=0))
+    monkeypatch.setattr(referee, "candidate_arena", lambda sizes, device: 1 << 40)
+    monkeypatch.setattr(referee, "fp64_room", lambda sizes, case: 0)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (0, 0))
+    found._make_room({"cases": {"own": {}}}, "r3")
+    assert gone == ["r0", "r1", "r2"], "references first, and never the one that is asked"
