@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import json
 import os
 import select
@@ -49,6 +50,8 @@ CACHED_MOST: Final = 8 << 30
 """Bytes that the referee may keep for itself from one job to the next, where there is room: less than the references of
 other tasks hold, so that hardly anything depends on it what a candidate finds free."""
 MEMORY_LIMIT_S: Final = 8.0
+FATAL_MOST: Final = 4096
+"""Tasks of which it is known what their references do not survive."""
 MEMORY_SLACK: Final = 6 << 30
 """Contexts of children that are made ready meanwhile: as many as a pool has at most, if nobody sets another size."""
 ENDING_S: Final = 1.0
@@ -80,6 +83,7 @@ class Referee:
         self._jobs: dict[str, Job] = {}
         self._gpu = Gpu(device) if device.type == "cuda" else None
         self._answers = Answers(device)
+        self._fatal: dict[bytes, set[tuple[str, str]]] = {}  # by task: what its references did not survive
         self._registered: set[str] = set()  # children that have run a task's code and hold no reference yet
         self._ending: list[int] = []  # pidfds of children that were forgotten before they were gone
         self._due_bytes = 0  # free GPU memory that there must be once a child is gone, and until others take some
@@ -256,7 +260,10 @@ class Referee:
             raise ReferenceBroken(f"the task's specification cannot be used: {refused}") from None
         self._make_room(spec, reference)
         if reference not in self._references:
-            self._references[reference] = Reference(self._children[reference])
+            digest = hashlib.sha256(contents["reference_source"]).digest()
+            if len(self._fatal) > FATAL_MOST:
+                self._fatal.clear()
+            self._references[reference] = Reference(self._children[reference], self._fatal.setdefault(digest, set()))
         self._children[reference].thaw()
         job = Job(
             name,

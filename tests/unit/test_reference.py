@@ -14,7 +14,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "server" / "harness"))
 
-from oracle import judge, reference, variations
+from oracle import judge, reference, tolerance, variations
 from oracle.peer import PeerFailed, Run
 from shared import values
 
@@ -395,6 +395,58 @@ def test_a_reference_that_fails_on_some_inputs_answers_to_the_others() -> None:
     job._ask_together(CASE, [(name, 7) for name in names])
     kept = [name for name in names if job._once(CASE, name, 7, "own.0") is not None]
     assert 0 < len(kept) < len(names) and "large" not in kept
+
+
+def test_what_a_reference_does_not_survive_is_asked_of_no_other_process_of_its() -> None:
+    """A device-side assertion ends a process. Who loses a second one is asked no transformation any more."""
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        if float(x.abs().max()) > 50:
+            raise PeerFailed("crash", "a kernel's assertion", is_gone=True)
+        return x * 2
+
+    fatal: set[tuple[str, str]] = set()
+    names, asked = ("large", "lowered", "shifted"), []
+    for _ in range(4):
+        task = Drawing(forward, torch.zeros(16))
+        task.fatal = fatal
+        job = judged(task)
+        job._ask_together(CASE, [])
+        left = [name for name in names if not task.is_unfit(CASE, name)]
+        asked.append(left)
+        try:
+            for name in left:
+                job._once(CASE, name, 7, "own.0")
+        except reference.ReferenceBroken:
+            continue
+        break
+    assert asked == [["large", "lowered", "shifted"], ["lowered", "shifted"], []]
+
+
+def test_one_that_dies_among_several_calls_is_called_one_by_one_from_then_on() -> None:
+    task = Small(lambda x: x * 2, torch.ones(16))
+    task.answer()
+    assert task.fit_at_once("m", [reference.Asks()] * 3, precision="tf32") == 3
+    task.fatal.add(reference.NOT_AT_ONCE)
+    assert task.fit_at_once("m", [reference.Asks()] * 3, precision="tf32") == 0
+
+
+def test_an_answer_in_tf32_is_right_where_it_is_far_from_the_exact_one() -> None:
+    """fp64 is given up there: the expected answer is the reference's own, and either of its runs may be matched."""
+
+    class Deep(Here):
+        def _run(self, model: str, tree: Any, *, tf32: bool, dtype: str | None = None) -> Any:
+            return self._inputs[0] * (1.5 if tf32 else 1.0)
+
+    task = Deep(lambda x: x, X.clone())
+    found = task.expect("m", None, reference.Asks(fp64=False), precision="tf32")
+    assert found.against == "own" and found.errors[0] > 0.1
+    limit, other = found.limit(0, "strict"), found.other(0)
+    assert other is not None and torch.equal(other, X * 1.5) and "TF32" in str(found.ambiguous())
+    for factor, is_right in ((1.0, True), (1.5, True), (1.25, False)):
+        assert tolerance.compare(X * factor, found.values[0], limit, other).is_match(limit) is is_right
+    narrow = Here(lambda x: x, X.clone()).answer(tf32=True)
+    assert narrow.other(0) is None, "where TF32 changes little there is one right answer"
 
 
 BUFFERS: dict[torch.dtype, torch.Tensor] = {}

@@ -791,7 +791,11 @@ class Job:
     ) -> Expected | None:
         """The right answer to transformed inputs; None where the transformation is not fit for the task."""
         asks, has_nan = self._asks(case, transform), transform == "nan"
-        expected = self.admitted_answer(model, tree, asks, has_nan=has_nan, made=made)
+        try:
+            expected = self.admitted_answer(model, tree, asks, has_nan=has_nan, made=made)
+        except ReferenceBroken:  # an assertion of a kernel's, say: it leaves a process of no more use
+            self.reference.set_fatal(case, transform)
+            raise
         if expected is None or (expected.is_constant() and not (self._first and self._first.is_constant())):
             return None
         is_same = self._is_plain_known(case) and self._first is not None and not expected.differs(self._first)

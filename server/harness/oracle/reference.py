@@ -81,6 +81,9 @@ AT_ONCE_BYTES: Final = 64 << 20
 """Calls for answers are one bell where the inputs, outputs and weights of all of them each come to no more."""
 AT_ONCE_NS: Final = 250_000_000
 """So long may they take, about: who asks for many answers may be content with the first ones."""
+NOT_AT_ONCE: Final = ("", "at once")
+NONE_IS_FIT: Final = ("", "any")
+"""What else is known of a task whose processes were lost, beside the transformations."""
 JITTERED: Final = Run("float64 of jittered inputs")
 COPIES: Final = 4
 """Of the reference's outputs, while it is compared: its own, in fp64, the candidate's, and what comparing needs."""
@@ -385,8 +388,10 @@ class Answered:
 class Reference:
     """One reference child and what it has loaded. One referee thread."""
 
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: Peer, fatal: set[tuple[str, str]] | None = None) -> None:
         self.peer = peer
+        self.fatal = set() if fatal is None else fatal
+        """(case, transformation) under which a process of the task was lost, this one or an earlier one."""
         self.spec: Json = {}
         self.sizes = Sizes(0, 0, 0, 0, 1, 1)
         self.baselines: dict[tuple[bool, bool, int, int], float] = {}
@@ -425,10 +430,15 @@ class Reference:
 
     def is_unfit(self, case: Json, transform: str) -> bool:
         """Found before: this transformation is not admitted for this case, or would expose nothing."""
-        return (case["name"], transform) in self._unfit
+        return (case["name"], transform) in self._unfit | self.fatal or NONE_IS_FIT in self.fatal
 
     def set_unfit(self, case: Json, transform: str) -> None:
         self._unfit.add((case["name"], transform))
+
+    def set_fatal(self, case: Json, transform: str) -> None:
+        """Its process was lost under this transformation: the next one is not asked; after a second loss, none is."""
+        known = self.fatal - {NOT_AT_ONCE}
+        self.fatal.add(NONE_IS_FIT if known else (case["name"], transform))
 
     def ensure(self, source: bytes, spec: Json) -> None:
         """Load the task, once."""
@@ -557,7 +567,8 @@ class Reference:
     def fit_at_once(self, model: str, asked: Sequence[Asks], *, precision: str) -> int:
         """How many of these answers one bell makes, the first ones: none of a large or slow task, nor before the model
         has answered. Then it is known whether it changes inputs."""
-        if model not in self._steady or self.mutates_inputs or model in self._fails_at_once:
+        is_fit = not self.mutates_inputs and model not in self._fails_at_once and NOT_AT_ONCE not in self.fatal
+        if model not in self._steady or not is_fit:
             return 0
         sizes = self.sizes
         most = min(sizes.sets, sizes.calls // 2)  # in fp64 outputs are twice as large
@@ -595,6 +606,7 @@ class Reference:
             answers = self.peer.call_sets(0, len(every), LIMIT_MS)
         except PeerFailed as error:
             if error.is_gone:
+                self.fatal.add(NOT_AT_ONCE)  # one by one it will show which call that is
                 raise ReferenceBroken(f"the reference failed: {error.error['text']}") from None
             answers = []
         if not answers or overlap([list(values.leaves(answer)) for answer in answers]):  # the last call wrote all of it
