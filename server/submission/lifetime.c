@@ -68,11 +68,9 @@ add_device_workers(struct funnel *f, const struct devices *devices, struct error
 
     for (size_t i = 0; rc == 0 && i < devices->n; i++) {
         struct device_worker **l = &f->device_workers[f->n_device_workers];
-        rc = device_worker_new(f->loop, f->config, f->uids, f->cgroups, &devices->all[i], idle_cb, f, l, err);
-        if (rc != 0)
-            continue;
-        device_worker_use_norms(*l, f->norms);
-        f->n_device_workers++;
+        rc = device_worker_new(f->loop, f->config, f->uids, f->cgroups, f->norms, &devices->all[i], idle_cb,
+                               f, l, err);
+        f->n_device_workers += rc == 0;
     }
     return rc;
 }

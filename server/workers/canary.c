@@ -260,25 +260,19 @@ canary_json(const struct canary *c)
 
 int
 canary_new(uv_loop_t *loop, const struct config *config, const char *device, struct referee *referee,
-           struct canary **out, struct error *err)
+           struct norms *norms, struct canary **out, struct error *err)
 {
     struct canary *c = calloc(1, sizeof(*c));
 
     *out = NULL;
     if (!c)
         return error_set(err, ERR_NOMEM, "no memory for the canary of %s", device);
-    *c = (struct canary){ .config = config, .referee = referee };
+    *c = (struct canary){ .config = config, .referee = referee, .norms = norms };
     snprintf(c->device, sizeof(c->device), "%s", device);
     uv_timer_init(loop, &c->limit_timer);
     c->limit_timer.data = c;
     *out = c;
     return 0;
-}
-
-void
-canary_use_norms(struct canary *c, struct norms *norms)
-{
-    c->norms = norms;
 }
 
 static void

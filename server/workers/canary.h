@@ -18,11 +18,10 @@
 
 struct canary;
 
-/* config and referee are views that outlive it. out: given, canary_free(). 0 or ERR_NOMEM. */
+/* config, referee and norms (NULL: no time is compared with anything) are views that outlive it. out: given, canary_free(). 0 or ERR_NOMEM. */
 int canary_new(uv_loop_t *loop, const struct config *config, const char *device, struct referee *referee,
-               struct canary **out, struct error *err);
-void canary_free(struct canary *c);                           /* NULL is fine */
-void canary_use_norms(struct canary *c, struct norms *norms); /* a view that outlives it */
+               struct norms *norms, struct canary **out, struct error *err);
+void canary_free(struct canary *c); /* NULL is fine */
 
 void canary_begin(struct canary *c); /* one is to be sent */
 void canary_pump(struct canary *c,

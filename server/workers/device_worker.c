@@ -253,7 +253,7 @@ job_over_cb(void *arg, bool needs_canary)
 
 static int
 make_parts(struct device_worker *w, uv_loop_t *loop, struct uids *uids, struct cgroups *cgroups,
-           struct error *err)
+           struct norms *norms, struct error *err)
 {
     const struct config *config = w->config;
     const char *device = w->device.name;
@@ -270,13 +270,13 @@ make_parts(struct device_worker *w, uv_loop_t *loop, struct uids *uids, struct c
     if (rc == 0)
         rc = job_new(loop, config, w->referee, w->children, job_over_cb, w, &w->job, err);
     if (rc == 0)
-        rc = canary_new(loop, config, device, w->referee, &w->canary, err);
+        rc = canary_new(loop, config, device, w->referee, norms, &w->canary, err);
     return rc;
 }
 
 int
 device_worker_new(uv_loop_t *loop, const struct config *config, struct uids *uids, struct cgroups *cgroups,
-                  const struct device *device, device_worker_idle_cb *idle, void *arg,
+                  struct norms *norms, const struct device *device, device_worker_idle_cb *idle, void *arg,
                   struct device_worker **out, struct error *err)
 {
     struct device_worker *w = calloc(1, sizeof(*w));
@@ -287,7 +287,7 @@ device_worker_new(uv_loop_t *loop, const struct config *config, struct uids *uid
     *w = (struct device_worker){ .config = config, .device = *device, .idle = idle, .arg = arg };
     uv_timer_init(loop, &w->look_timer);
     w->look_timer.data = w;
-    int rc = make_parts(w, loop, uids, cgroups, err);
+    int rc = make_parts(w, loop, uids, cgroups, norms, err);
     if (rc != 0) {
         device_worker_free(w);
         return rc;
@@ -447,12 +447,6 @@ bool
 device_worker_is_suspect(const struct device_worker *w)
 {
     return canary_is_suspect(w->canary);
-}
-
-void
-device_worker_use_norms(struct device_worker *w, struct norms *norms)
-{
-    canary_use_norms(w->canary, norms);
 }
 
 int64_t

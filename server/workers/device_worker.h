@@ -38,10 +38,10 @@ const char *device_state_name(enum device_state state);
 /* Runs whenever the device worker has become idle; may give it a job. */
 typedef void device_worker_idle_cb(void *arg, struct device_worker *w);
 
-/* device is copied. config, uids and cgroups are views that outlive it. Starts its workers. */
+/* device is copied. config, uids, cgroups and norms are views that outlive it. Starts its workers. */
 int device_worker_new(uv_loop_t *loop, const struct config *config, struct uids *uids,
-                      struct cgroups *cgroups, const struct device *device, device_worker_idle_cb *idle,
-                      void *arg, struct device_worker **out, struct error *err);
+                      struct cgroups *cgroups, struct norms *norms, const struct device *device,
+                      device_worker_idle_cb *idle, void *arg, struct device_worker **out, struct error *err);
 /* A job is lost; stopped_cb once the workers are gone. */
 void device_worker_stop(struct device_worker *w, void (*stopped_cb)(void *arg));
 void device_worker_free(struct device_worker *w); /* after it has stopped; NULL is fine */
@@ -57,8 +57,6 @@ json_t *device_worker_versions(const struct device_worker *w);
 json_t *device_worker_sandbox(const struct device_worker *w);
 /* View: the zygote whose children run candidates. */
 const struct zygote *device_worker_zygote(const struct device_worker *w);
-/* Before its first canary; a view that outlives it. */
-void device_worker_use_norms(struct device_worker *w, struct norms *norms);
 /* What its canary is compared with has changed: out of quarantine, where that was all. */
 void device_worker_look_again(struct device_worker *w);
 void device_worker_reconfigured(struct device_worker *w); /* the settings have changed */
