@@ -119,16 +119,16 @@ def write_rows(path: Path, rows: Iterable[dict[str, object]]) -> Path:
     return path
 
 
-def whole_tokens() -> list[str]:
+def whole_tokens(tail: str = TAIL, more: Sequence[str] = ()) -> list[str]:
     """Texts of one token each: the prompt's two halves, the steps' lines, the pieces of the program, the turns."""
     template = (ROOT / "client" / "prompt" / "kernel.txt").read_text().replace("{{class}}", "ModelNew").strip()
     before, _, after = template.partition("{{reference}}")
     indents = ("        ", "    ")
     steps = [f"{indent}x = {code}\n" for pair in STEPS.values() for indent, code in zip(indents, pair, strict=True)]
-    return list(dict.fromkeys([before + HEAD, TAIL + after, *steps, *BEFORE, *AFTER, "user\n", "assistant\n"]))
+    return list(dict.fromkeys([before + HEAD, tail + after, *steps, *BEFORE, *AFTER, *more, "user\n", "assistant\n"]))
 
 
-def make_base(directory: Path, seed: int, hidden: int, layers: int) -> int:
+def make_base(directory: Path, seed: int, hidden: int, layers: int, tail: str = TAIL, more: Sequence[str] = ()) -> int:
     """A model with random weights and the family's tokenizer; its number of parameters.
 
     An adapter changes neither embeddings nor biases. So the embeddings are wide, that a frozen head can be sure, and
@@ -137,7 +137,13 @@ def make_base(directory: Path, seed: int, hidden: int, layers: int) -> int:
     """
     logging.disable_progress_bar()
     model = tiny.make(
-        directory, ["import triton"], vocabulary=300, hidden=hidden, layers=layers, seed=seed, whole=whole_tokens()
+        directory,
+        ["import triton"],
+        vocabulary=300,
+        hidden=hidden,
+        layers=layers,
+        seed=seed,
+        whole=whole_tokens(tail, more),
     )
     with torch.no_grad():
         for name, value in model.named_parameters():

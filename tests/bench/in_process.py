@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import fcntl
 import importlib
 import importlib.util
 import itertools
@@ -84,10 +85,11 @@ def load(source: str, name: str, directory: Path) -> Any:
 class Evaluation:
     """Both models in this process."""
 
-    def __init__(self, task: corpus.Task, device: str, directory: Path) -> None:
+    def __init__(self, task: corpus.Task, device: str, directory: Path, gate: int) -> None:
         import torch
 
         self.torch: Any = torch
+        self.gate = gate
         self.device = device
         self.directory = directory
         self.task = task
@@ -148,7 +150,9 @@ class Evaluation:
         return ""
 
     def time_ms(self, model: Any) -> float:
+        """By one process at a time: the lock goes with whoever ends."""
         torch = self.torch
+        fcntl.lockf(self.gate, fcntl.LOCK_EX)
         inputs = self.inputs(SEED)
         for _ in range(WARMUPS):
             model(*inputs)
@@ -161,10 +165,13 @@ class Evaluation:
             end.record()
             torch.cuda.synchronize()
             times.append(begin.elapsed_time(end))
+        fcntl.lockf(self.gate, fcntl.LOCK_UN)
         return float(sum(times) / len(times))
 
 
-def evaluate(task: corpus.Task, candidate: corpus.Candidate | None, device: str, directory: Path) -> dict[str, Any]:
+def evaluate(
+    task: corpus.Task, candidate: corpus.Candidate | None, device: str, directory: Path, gate: int
+) -> dict[str, Any]:
     """What the process tells: {"why", "ms"}. Without a candidate: the reference's own time."""
     import torch
 
@@ -174,7 +181,7 @@ def evaluate(task: corpus.Task, candidate: corpus.Candidate | None, device: str,
         cpu_device.install()
         guard = cpu_device.torch_function_mode()
     with guard, torch.no_grad():
-        evaluation = Evaluation(task, device, directory)
+        evaluation = Evaluation(task, device, directory, gate)
         if candidate is None:
             model = evaluation.build(evaluation.module, task.entry_point)
             return {"why": "", "ms": evaluation.time_ms(model)}
@@ -221,6 +228,7 @@ class Children:
         self.prime.set_environment("run", device, base)
         self.prime.prime("run", device, "cuda:90")
         self.plan = self.zygote.probe(base, mode, self.device)
+        self.gate = os.memfd_create("gate")
         self.prime.freeze()
         self._names = 0
 
@@ -303,7 +311,7 @@ class Children:
                 self.zygote.sandbox_settings(scratch, uid, self.base, self.device),
                 memory_bytes=MEMORY_BYTES[self.device],
                 file_bytes=FILE_BYTES,
-                keep=(answer,),
+                keep=(answer, self.gate),
             )
             self.native.enter_sandbox(settings, self.plan)
             self.prime.child_environment(scratch, self.base)
@@ -313,7 +321,7 @@ class Children:
                 os.waitpid(worker, 0)
                 os._exit(0)
             os.chdir(scratch)
-            found = evaluate(task, candidate, self.device, scratch)
+            found = evaluate(task, candidate, self.device, scratch, self.gate)
         except BaseException as error:  # whatever foreign code raises
             found = {"why": f"{type(error).__name__}: {error}"[:300], "ms": None}
         with contextlib.suppress(BaseException):
@@ -345,11 +353,31 @@ def judge_all(children: Children, rows: list[corpus.Candidate], deadline: float,
         yield Row(candidate.label, candidate.kind, None, None, "no time was left for it", 0.0)
 
 
+def serve(children: Children, width: int) -> None:
+    """Lines of [[reference, code], …] from standard input, each answered by a line of what their processes told; the
+    empty code is the reference itself."""
+    for number, line in enumerate(sys.stdin):
+        jobs = json.loads(line)
+        tasks = [corpus.Task(f"{number}", Path(), source, 1, "Model", "", False, False) for source, _ in jobs]
+        rows = [
+            corpus.Candidate(
+                f"{number}", f"{i}", Path(), code, False, "", frozenset(), frozenset(), "", None, False, ""
+            )
+            for i, (_, code) in enumerate(jobs)
+        ]
+        asked = [(task, row if row.text else None) for task, row in zip(tasks, rows, strict=True)]
+        told = {candidate.name if candidate else None: found for candidate, found, _ in children.run_all(asked, width)}
+        print(json.dumps([told[row.name if row.text else None] for row in rows]), flush=True)
+
+
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="The corpus through the usual evaluation inside one process.")
     parser.add_argument("--harness", type=Path, default=ROOT / "build/lib/verifierd/harness")
     parser.add_argument("--device", default="cpu", help="cpu or cuda:N")
-    parser.add_argument("--out", type=Path, required=True, help="a line of JSON for each row")
+    parser.add_argument("--out", type=Path, help="a line of JSON for each row")
+    parser.add_argument(
+        "--serve", action="store_true", help="evaluate what standard input has, for tests/bench/forging.py"
+    )
     parser.add_argument("--only", action="append", help="candidates whose TASK/NAME match (again for more)")
     parser.add_argument(
         "--side-by-side", type=int, default=0, metavar="N", help="processes at a time (default: cores; 1 with a GPU)"
@@ -359,17 +387,32 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def main() -> int:
-    options = parse_arguments()
-    deadline = time.monotonic() + options.limit_s
-    out = options.out.resolve()
+def chosen(options: argparse.Namespace) -> list[corpus.Candidate]:
     needs_gpu = {name for name, task in corpus.load_tasks().items() if task.needs_gpu}
-    rows = [
+    return [
         candidate
         for candidate in corpus.load_candidates()
         if any(fnmatchcase(candidate.label, pattern) for pattern in options.only or ["*"])
         and (options.device != "cpu" or not (candidate.needs_gpu or candidate.task in needs_gpu))
     ]
+
+
+def judge_corpus(children: Children, options: argparse.Namespace, width: int) -> None:
+    deadline = time.monotonic() + options.limit_s
+    rows = chosen(options)
+    accepted: Counter[str] = Counter()
+    with options.out.open("w") as file:
+        for row in judge_all(children, rows, deadline, width):
+            accepted[row.kind] += bool(row.accepted)
+            file.write(json.dumps(asdict(row)) + "\n")
+            file.flush()
+    counts = Counter(row.kind for row in rows)
+    print(json.dumps({kind: {"rows": counts[kind], "accepted": accepted[kind]} for kind in corpus.KINDS}))
+
+
+def main() -> int:
+    options = parse_arguments()
+    options.out = options.out.resolve() if options.out else None
     harness = options.harness.resolve()
     sys.path.insert(0, str(harness))
     os.environ.setdefault("VERIFIERD_LIBHARNESS", str(harness.parent / "libharness.so"))
@@ -378,18 +421,14 @@ def main() -> int:
     base = Path(tempfile.mkdtemp(prefix="verifierd-in-process-"))
     base.chmod(0o755)
     width = options.side_by_side or (1 if options.device != "cpu" else len(os.sched_getaffinity(0)))
-    accepted: Counter[str] = Counter()
     try:
         children = Children(options.device, base, mode, options.child_limit_s)
-        with out.open("w") as file:
-            for row in judge_all(children, rows, deadline, width):
-                accepted[row.kind] += bool(row.accepted)
-                file.write(json.dumps(asdict(row)) + "\n")
-                file.flush()
+        if options.out:
+            judge_corpus(children, options, width)
+        else:
+            serve(children, width)
     finally:
         shutil.rmtree(base, ignore_errors=True)
-    counts = Counter(row.kind for row in rows)
-    print(json.dumps({kind: {"rows": counts[kind], "accepted": accepted[kind]} for kind in corpus.KINDS}))
     return 0
 
 

@@ -27,3 +27,17 @@ def test_each_is_told_apart_however_many_run_beside_it(tmp_path: Path) -> None:
     subprocess.run(command, check=True, timeout=LIMIT_S)
     rows = {row["row"]: row for row in map(json.loads, out.read_text().splitlines())}
     assert {label: (row["accepted"], row["why"]) for label, row in rows.items()} == ROWS
+
+
+def test_standard_input_says_what_is_evaluated() -> None:
+    reference = (ROOT / "tests/tasks/relu.py").read_text()
+    names = ("honest", "last_block_missing", "patches_allclose")
+    codes = [(ROOT / "tests/candidates/relu" / f"{name}.py").read_text() for name in names]
+    command = [sys.executable, str(ROOT / "tests/bench/in_process.py"), "--child-limit-s", "20"]
+    command += ["--harness", str(BUILD / "lib/verifierd/harness")]
+    lines = [json.dumps([[reference, code] for code in codes]), json.dumps([[reference, codes[1]]])]
+    done = subprocess.run(
+        command, input="\n".join(lines) + "\n", stdout=subprocess.PIPE, text=True, check=True, timeout=LIMIT_S
+    )
+    told = [[row["why"] for row in json.loads(line)] for line in done.stdout.splitlines()]
+    assert told == [["", "values differ", ""], ["values differ"]]
