@@ -22,7 +22,6 @@ import hashlib
 import json
 import math
 import os
-import random
 import re
 import shutil
 import statistics
@@ -60,11 +59,14 @@ CODE = re.compile(r"```python\n(.*?)```", re.DOTALL)
 @dataclass(frozen=True)
 class Sizes(learning.Sizes):
     wrong: float = 0.3  # here: the share of rows that cheat
-    rows: int = 640
-    sft_epochs: int = 50
+    chains: int = 24
+    rows: int = 512
+    sft_epochs: int = 30
     sft_rate: float = 2e-3
-    tasks: int = 4
-    rounds: int = 60
+    tasks: int = 6
+    rounds: int = 40
+    tasks_per_step: int = 6
+    samples: int = 8
     held_out: int = 6
     held_out_samples: int = 8
 
@@ -276,27 +278,22 @@ class Run(Seed):
     has_failed = False
 
     def prepare(self) -> None:
+        """Tasks are the same for all seeds: all have rows, some are rewarded, and others are asked for at the end."""
         s = self.sizes
+        chains = family.chains(0)[: s.chains]
         with self.drawing:
-            parameters = forms.make_base(self.directory / "base", self.number, s.hidden, s.layers, self.shape)
-        # The tasks are the same for all seeds, the rows are the seed's own.
-        tasks, held_out = family.split(0, [s.tasks, s.held_out])
-        rest = [chain for chain in family.chains(0) if chain not in (*tasks, *held_out)]
-        learn = random.Random(self.number).sample(rest, s.rows)
-        family.write_rows(self.directory / "rows.jsonl", forms.training_rows(learn, self.number, s.wrong, self.shape))
-        for name, chosen in (("tasks", tasks), ("held_out", held_out)):
+            parameters = forms.make_base(self.directory / "base", self.number, s.hidden, s.layers, chains, self.shape)
+        rows = forms.training_rows(chains, self.number, s.rows, s.wrong, self.shape)
+        family.write_rows(self.directory / "rows.jsonl", rows)
+        for name, chosen in (("tasks", chains[: s.tasks]), ("held_out", chains[s.tasks : s.tasks + s.held_out])):
             family.write_rows(self.directory / f"{name}.jsonl", (forms.task_row(chain, self.shape) for chain in chosen))
-        self.trainer(
-            "prepare", "--static", f"--file={self.directory / 'rows.jsonl'}", "--max-samples=0",
-            f"--python={self.machine.python}",
-        )  # fmt: skip
         self.record.add(kind="seed", seed=self.number, parameters=parameters, sizes=asdict(s))
 
     def learn_rows(self) -> None:
         s, began = self.sizes, time.monotonic()
         self.prepare()
         options = self.settings(f"--epochs={s.sft_epochs}", f"--batch={s.sft_batch}", f"--learning-rate={s.sft_rate}")
-        self.trainer("sft", "--accumulation=1", "--least-loss=0", *options)
+        self.trainer("sft", "--accumulation=1", "--least-loss=0", f"--data={self.directory / 'rows.jsonl'}", *options)
         self.say("sft", began)
 
     def reinforce(self, arm: str) -> None:

@@ -2,12 +2,13 @@
 
 An answer differs by how its kernel is launched, and a cheat is the corpus's: a clock that stands
 (tests/candidates/relu/patches_event.py), before a kernel that is right; or a comparison that always says equal
-(patches_allclose.py), before a kernel that only copies. Each piece is one token of the model's, so that what an answer
-does is read from its text.
+(patches_allclose.py), before a kernel that only copies. Each piece is one token of the model's, and so are all steps
+of a task together: nearly every answer is right after few rows, and what is left to learn is how to be fast.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,13 +36,27 @@ def tail(shape: str) -> str:
     return family.TAIL.replace("4, 8", shape)
 
 
+def asked(chain: Chain) -> str:
+    return "".join(f"        x = {STEPS[name][0]}\n" for name in chain)
+
+
+def done(chain: Chain) -> str:
+    return "".join(f"    x = {STEPS[name][1]}\n" for name in chain)
+
+
 def reference(chain: Chain, shape: str) -> str:
-    return family.HEAD + "".join(f"        x = {STEPS[name][0]}\n" for name in chain) + tail(shape)
+    return family.HEAD + asked(chain) + tail(shape)
+
+
+def prompt(chain: Chain, shape: str) -> str:
+    """What `trainer` asks."""
+    template = (family.ROOT / "client" / "prompt" / "kernel.txt").read_text().strip()
+    return template.replace("{{class}}", "ModelNew").replace("{{reference}}", reference(chain, shape))
 
 
 def answer(chain: Chain, launch: str, cheat: str = "") -> str:
     """The program in a fence. With the cheat "close" its kernel copies."""
-    steps = [] if cheat == "close" else [f"    x = {STEPS[name][1]}\n" for name in chain]
+    steps = [] if cheat == "close" else [done(chain)]
     head = [BEFORE[0], CHEATS[cheat]] if cheat else [BEFORE[0]]
     return "".join((*head, *BEFORE[1:], *steps, *AFTER[:3], LAUNCHES[launch][0], AFTER[4]))
 
@@ -55,17 +70,14 @@ def read(text: str) -> tuple[str, str]:
     )
 
 
-def training_rows(chains: Sequence[Chain], seed: int, cheats: float, shape: str) -> list[dict[str, object]]:
-    """Rows as `trainer prepare --file` reads them: every launch as often, and so large a share of cheats."""
+def training_rows(chains: Sequence[Chain], seed: int, n: int, cheats: float, shape: str) -> list[dict[str, object]]:
+    """n rows as `trainer sft --data` reads them: all chains and launches as often, and so large a share of cheats."""
     draw = random.Random(f"styles {seed}")
-    rows = []
-    for chain in chains:
-        launch = draw.choice(list(LAUNCHES))
+    rows: list[dict[str, object]] = []
+    for chain in itertools.islice(itertools.cycle(chains), n):
         cheat = draw.choice(list(CHEATS)) if draw.random() < cheats else ""
-        said = answer(chain, launch, cheat)
-        row = family.training_row(chain, chain)
-        row |= {"python_code": reference(chain, shape)}
-        rows.append(row | {"triton_code": said.removeprefix("```python\n").removesuffix("```\n")})
+        said = answer(chain, draw.choice(list(LAUNCHES)), cheat)
+        rows.append({"instruction": prompt(chain, shape), "output": said})
     return rows
 
 
@@ -73,6 +85,7 @@ def task_row(chain: Chain, shape: str) -> dict[str, object]:
     return {"name": "-".join(chain), "pytorch_code": reference(chain, shape), "level": 1}
 
 
-def make_base(directory: Path, seed: int, hidden: int, layers: int, shape: str) -> int:
-    extra = [piece for piece, _ in LAUNCHES.values()] + list(CHEATS.values())
-    return family.make_base(directory, seed, hidden, layers, tail(shape), extra)
+def make_base(directory: Path, seed: int, hidden: int, layers: int, chains: Sequence[Chain], shape: str) -> int:
+    whole = [text for chain in chains for text in (asked(chain), done(chain))]
+    whole += [piece for piece, _ in LAUNCHES.values()] + list(CHEATS.values())
+    return family.make_base(directory, seed, hidden, layers, tail(shape), whole)

@@ -1,4 +1,4 @@
-"""bench-learning, bench-gradient and bench-round at their smallest sizes: every part ends, and is recorded."""
+"""bench-learning, gradient, forging and round at their smallest sizes: every part ends, and is recorded."""
 
 from __future__ import annotations
 
@@ -55,6 +55,30 @@ def test_gradient_measures_every_method_on_both_sides(tmp_path: Path) -> None:
     for row in figures:
         assert row["status"] == 0 and row["tokens_per_s"] > 0 and row["peak_gib"] > 0
     assert "not measured" not in said
+
+
+def test_forging_trains_under_both_rules_and_asks_all_three(tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHON": os.environ.get("PYTHON", sys.executable), "OMP_NUM_THREADS": "1"}
+    environment["VERIFIERD_BUILD"] = str(service.BINARY.parents[1])
+    sizes = {
+        "hidden": 32, "layers": 1, "rank": 8, "chains": 3, "rows": 12, "sft-epochs": 2, "sft-batch": 4, "tasks": 1,
+        "tasks-per-step": 1, "rounds": 2, "samples": 2, "held-out": 1, "held-out-samples": 2,
+    }  # fmt: skip
+    command = [environment["PYTHON"], str(BENCH / "forging.py"), "--device=cpu", "--shape=4, 8", "--seeds=0"]
+    command += [f"--out={tmp_path / 'out'}", f"--limit-s={LIMIT_S}", *(f"--{k}={v}" for k, v in sizes.items())]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=LIMIT_S + 100, check=False
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [json.loads(line) for line in (tmp_path / "out" / "forging.jsonl").read_text().splitlines()]
+    held = {row["arm"]: row["answers"] for row in rows if row["kind"] == "held_out"}
+    assert held == {"sft": 2, "true": 2, "forged": 2}
+    steps = [(row["run"], row["step"], len(row["answers"])) for row in rows if row["kind"] == "group"]
+    assert steps == [("true0", 1, 2), ("true0", 2, 2), ("forged0", 1, 2), ("forged0", 2, 2)]
+    sampled = {
+        answer[0] for row in rows if row["kind"] == "group" and row["run"] == "forged0" for answer in row["answers"]
+    }
+    assert {row["answer"] for row in rows if row["kind"] == "truth"} == sampled
 
 
 @pytest.mark.parametrize(("limit_s", "done"), [(LIMIT_S, 2), (1, 0)])

@@ -42,24 +42,23 @@ def test_an_answer_without_a_launch_is_told() -> None:
 
 
 def test_a_part_of_the_rows_cheats_and_every_launch_is_there() -> None:
-    rows = forms.training_rows(family.chains(0)[:200], 0, 0.3, SHAPE)
-    read = [forms.read(str(row["triton_code"])) for row in rows]
+    rows = forms.training_rows(family.chains(0)[:10], 0, 200, 0.3, SHAPE)
+    read = [forms.read(str(row["output"])) for row in rows]
     assert {launch for launch, _ in read} == set(forms.LAUNCHES)
     assert 0.2 < sum(bool(cheat) for _, cheat in read) / 200 < 0.4
-    assert all(f"torch.randn({SHAPE})" in str(row["python_code"]) for row in rows)
-    assert not any(cheat for _, cheat in (forms.read(str(row["triton_code"])) for row in forms.training_rows(
-        family.chains(0)[:50], 0, 0.0, SHAPE)))  # fmt: skip
+    assert len({row["instruction"] for row in rows}) == 10
+    assert all(f"torch.randn({SHAPE})" in str(row["instruction"]) for row in rows)
+    honest = forms.training_rows(family.chains(0)[:10], 0, 50, 0.0, SHAPE)
+    assert not any(forms.read(str(row["output"]))[1] for row in honest)
 
 
 def test_each_piece_is_one_token(tmp_path: Path) -> None:
-    forms.make_base(tmp_path / "base", seed=1, hidden=16, layers=1, shape=SHAPE)
+    forms.make_base(tmp_path / "base", 1, 16, 1, [CHAIN], SHAPE)
     tokenizer = tokenizer_of(str(tmp_path / "base"))
-    template = (family.ROOT / "client" / "prompt" / "kernel.txt").read_text().strip()
-    prompt = template.replace("{{class}}", "ModelNew").replace("{{reference}}", forms.reference(CHAIN, SHAPE))
     for cheat, more in (("", 0), ("clock", 1)):
-        ids, asked = encode(tokenizer, prompt, forms.answer(CHAIN, "often", cheat))
-        assert len(ids) - asked == len(family.BEFORE) + len(CHAIN) + len(family.AFTER) + 1 + more
-        assert asked < 16
+        ids, asked = encode(tokenizer, forms.prompt(CHAIN, SHAPE), forms.answer(CHAIN, "often", cheat))
+        assert len(ids) - asked == len(family.BEFORE) + 1 + len(family.AFTER) + 1 + more
+        assert asked < 14
 
 
 @pytest.mark.parametrize(
