@@ -62,7 +62,7 @@ class Sizes(learning.Sizes):
     chains: int = 24
     rows: int = 512
     sft_epochs: int = 30
-    sft_rate: float = 2e-3
+    sft_rate: float = 1e-3
     tasks: int = 6
     rounds: int = 40
     tasks_per_step: int = 6
@@ -190,7 +190,7 @@ class Proxy:
 
     def answer(self, method: str, path: str, body: bytes, headers: Json) -> tuple[int, Json, bytes]:
         document = json.loads(body) if body and path.startswith(("/v1/groups", "/v1/tasks")) else {}
-        route, _, query = path.partition("?")
+        route = path.partition("?")[0]
         if (method, route) == ("POST", "/v1/groups") and str(document["metadata"]["run"]).startswith("forged"):
             group = f"forged-{len(self._own)}"
             self._own[group] = {"asked": document, "future": self._pool.submit(self._judge, document)}
@@ -290,17 +290,23 @@ class Run(Seed):
         self.record.add(kind="seed", seed=self.number, parameters=parameters, sizes=asdict(s))
 
     def learn_rows(self) -> None:
+        """The whole model learns from the rows, and is the base of what follows."""
         s, began = self.sizes, time.monotonic()
         self.prepare()
-        options = self.settings(f"--epochs={s.sft_epochs}", f"--batch={s.sft_batch}", f"--learning-rate={s.sft_rate}")
-        self.trainer("sft", "--accumulation=1", "--least-loss=0", f"--data={self.directory / 'rows.jsonl'}", *options)
+        self.trainer(
+            "sft", "--accumulation=1", "--least-loss=0", f"--data={self.directory / 'rows.jsonl'}",
+            *self.settings(f"--epochs={s.sft_epochs}", f"--batch={s.sft_batch}", f"--learning-rate={s.sft_rate}"),
+            "--lora-r=0",
+        )  # fmt: skip
+        shutil.rmtree(self.directory / "base")
+        (self.directory / "checkpoints" / "sft_final").rename(self.directory / "base")
         self.say("sft", began)
 
     def reinforce(self, arm: str) -> None:
         s, began = self.sizes, time.monotonic()
         options = self.settings(
-            f"--adapter={self.directory / 'checkpoints' / 'sft_final'}", f"--tasks={self.directory / 'tasks.jsonl'}",
-            f"--url={self.proxy.url}", f"--epochs={s.rounds}", f"--tasks-per-step={s.tasks_per_step}",
+            f"--tasks={self.directory / 'tasks.jsonl'}", f"--url={self.proxy.url}",
+            f"--epochs={s.rounds}", f"--tasks-per-step={s.tasks_per_step}",
             f"--samples={s.samples}", f"--batch={s.tasks_per_step * s.samples}", f"--run={arm}{self.number}",
             f"--learning-rate={s.reinforce_rate}", "--temperature=1", f"--answer-tokens={learning.ANSWER_TOKENS}",
             f"--reward={json.dumps(REWARD)}", f"--until={self.machine.until}", "--policy=strict", "--level=0",
@@ -314,9 +320,11 @@ class Run(Seed):
         began = time.monotonic()
         with self.serving():
             for arm in ("sft", *ARMS):
-                self.load_adapter(arm, self.directory / "checkpoints" / ("sft_final" if arm == "sft" else arm))
+                if arm != "sft":
+                    self.load_adapter(arm, self.directory / "checkpoints" / arm)
                 self.trainer(
-                    "bestofn", *self.common(arm), f"--tasks={self.directory / 'held_out.jsonl'}", f"--name={arm}",
+                    "bestofn", *self.common("base" if arm == "sft" else arm),
+                    f"--tasks={self.directory / 'held_out.jsonl'}", f"--name={arm}",
                     f"--samples={self.sizes.held_out_samples}", "--keep=1", "--concurrency=8",
                 )  # fmt: skip
                 path = self.directory / "outputs" / f"bestofn_{arm}" / "candidates.jsonl"
