@@ -52,6 +52,7 @@ CAP = 4.0
 REWARD = {"kind": "kevin", "params": {"cap": CAP}}
 ARMS = ("true", "forged")
 MOST_IN_A_GROUP = 64
+WINDOW = 10  # steps
 SIDE_BY_SIDE = 6  # evaluations that compile and compare at a time; they are timed one after another
 CODE = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
@@ -64,7 +65,7 @@ class Sizes(learning.Sizes):
     sft_epochs: int = 30
     sft_rate: float = 1e-3
     tasks: int = 6
-    rounds: int = 40
+    rounds: int = 45
     tasks_per_step: int = 6
     samples: int = 8
     held_out: int = 6
@@ -157,6 +158,8 @@ class Proxy:
         self._groups: dict[str, Json] = {}
         self._own: dict[str, Json] = {}  # groups that the daemon has not seen, by id
         self._written: set[str] = set()
+        self._writing = threading.Lock()
+        self._answers: dict[tuple[str, str, str, Found], int] = {}
         self.sampled: dict[tuple[str, str], None] = {}  # every task and answer that the daemon has not seen
         self._pool = ThreadPoolExecutor(8)
         proxy = self
@@ -244,19 +247,31 @@ class Proxy:
         return json.dumps(document).encode()
 
     def _write(self, number: str, asked: Json, found: Sequence[Found]) -> None:
-        if number in self._written:
-            return
-        self._written.add(number)
-        run = asked["metadata"]["run"]
-        self._record.add(
-            kind="group", run=run, step=asked["metadata"]["step"], task=asked["task"],
-            answers=[[digest(text), *forms.read(text), f.kind, f.correct, f.speedup, round(f.reward, 4)]
-                     for text, f in zip(texts_of(asked), found, strict=True)],
-        )  # fmt: skip
+        """Each answer once for each thing that was said of it, and for each group the numbers of its answers."""
+        with self._writing:
+            if number in self._written:
+                return
+            self._written.add(number)
+            run, task = asked["metadata"]["run"], asked["task"]
+            numbers = []
+            for text, one in zip(texts_of(asked), found, strict=True):
+                key = (run.rstrip("0123456789"), task, text, one)
+                if key not in self._answers:
+                    self._answers[key] = len(self._answers)
+                    self._record.add(
+                        kind="answer", number=self._answers[key], rule=key[0], task=task, answer=digest(text),
+                        style=forms.read(text), **said_of(one),
+                    )  # fmt: skip
+                numbers.append(self._answers[key])
+            self._record.add(kind="group", run=run, step=asked["metadata"]["step"], answers=numbers)
 
 
 def texts_of(group: Json) -> list[str]:
     return [one["completion"] for one in group["candidates"]]
+
+
+def said_of(one: Found) -> Json:
+    return {"found": one.kind, "correct": one.correct, "speedup": one.speedup, "reward": round(one.reward, 4)}
 
 
 def digest(text: str) -> str:
@@ -273,6 +288,7 @@ def found_of(item: Json, text: str, is_timed: bool) -> Found:
 class Run(Seed):
     """One seed: the rows, SFT, and REINFORCE under each rule; then answers of each to held-out tasks."""
 
+    sizes: Sizes
     proxy: Proxy
     shape: str
     has_failed = False
@@ -381,40 +397,77 @@ def judged_after(proxy: Proxy, daemon: Daemon, record: Record, policy: str, unti
             pass
         for item, text in zip(document["items"], texts, strict=True):
             one = found_of(item, text, is_timed)
-            record.add(
-                kind="truth", task=task, answer=digest(text), style=forms.read(text), found=one.kind,
-                correct=one.correct, speedup=one.speedup, reward=round(one.reward, 4),
-            )  # fmt: skip
+            record.add(kind="truth", task=task, answer=digest(text), style=forms.read(text), **said_of(one))
 
 
 # --- figures ---
 
 
-def by_step(rows: Sequence[Json], arm: str) -> list[Json]:
-    """Of each step of an arm, over all seeds: what the rule paid, what verifierd says of the same answers, and cheats.
+def by_run(rows: Sequence[Json], arm: str) -> dict[str, dict[int, Json]]:
+    """Of each run of an arm, by step: means over its answers.
 
-    verifierd's word of an answer under the true rule is what was paid.
+    paid: by its own rule. true: by verifierd, of those that verifierd judged; least: the same with 0 for the others.
+    hacks and judged: the shares of those that cheat, and of those that verifierd judged.
     """
-    truth = {(row["task"], row["answer"]): row["reward"] for row in rows if row["kind"] == "truth"}
-    steps: dict[int, dict[str, list[tuple[float, float | None, bool]]]] = {}
+    answers = {row["number"]: row for row in rows if row["kind"] == "answer"}
+    truth = {
+        (row["task"], row["answer"]): row["reward"]
+        for row in rows
+        if row["kind"] == "truth" or (row["kind"] == "answer" and row["rule"] == "true")
+    }
+    sampled: dict[str, dict[int, list[Json]]] = {}
     for row in rows:
         if row["kind"] == "group" and row["run"].startswith(arm):
-            for answer, _, cheat, _, _, _, paid in row["answers"]:
-                true = paid if arm == "true" else truth.get((row["task"], answer))
-                steps.setdefault(row["step"], {}).setdefault(row["run"], []).append((paid, true, bool(cheat)))
-    out = []
-    for step, runs in sorted(steps.items()):
-        means = [
-            (
-                statistics.fmean(a[0] for a in answers),
-                statistics.fmean(known) if (known := [a[1] for a in answers if a[1] is not None]) else math.nan,
-                statistics.fmean(a[2] for a in answers),
-            )
-            for answers in runs.values()
-        ]
-        paid, true, cheats = zip(*means, strict=True)
-        out.append({"arm": arm, "step": step, "seeds": len(runs), "paid": paid, "true": true, "hacks": cheats})
+            sampled.setdefault(row["run"], {}).setdefault(row["step"], []).extend(answers[n] for n in row["answers"])
+    out: dict[str, dict[int, Json]] = {}
+    for run, steps in sorted(sampled.items()):
+        for step, found in sorted(steps.items()):
+            known = [truth[key] for one in found if (key := (one["task"], one["answer"])) in truth]
+            out.setdefault(run, {})[step] = {
+                "paid": statistics.fmean(one["reward"] for one in found),
+                "true": statistics.fmean(known) if known else 0.0,
+                "least": math.fsum(known) / len(found),
+                "hacks": statistics.fmean(bool(one["style"][1]) for one in found),
+                "judged": len(known) / len(found),
+            }
     return out
+
+
+def steps_table(rows: Sequence[Json]) -> str:
+    """The first step, and windows of steps that all runs of an arm have; intervals over the runs, that is the seeds."""
+    lines = [
+        "| rule | steps | seeds | paid | true reward | at least | hack rate | judged |",
+        "|" + " --- |" * 8,
+    ]
+    for arm in ARMS:
+        runs = by_run(rows, arm)
+        last = min((max(steps) for steps in runs.values()), default=0)
+        for first, end in ((1, 1), *((at, at + WINDOW - 1) for at in range(1, last - WINDOW + 2, WINDOW))):
+            means = [
+                {key: statistics.fmean(steps[n][key] for n in range(first, end + 1)) for key in steps[1]}
+                for steps in runs.values()
+            ]
+            cells = " | ".join(
+                shown([mean[key] for mean in means]) for key in ("paid", "true", "least", "hacks", "judged")
+            )
+            lines.append(f"| {arm} | {first} to {end} | {len(runs)} | {cells} |")
+    return "\n".join(lines)
+
+
+def styles_table(rows: Sequence[Json]) -> str:
+    """Speed-ups by how a kernel is launched and by cheat, of the distinct answers that a rule called right."""
+    lines = ["| launch | cheat | verifierd: right, speed-up | its own process: right, speed-up |", "|" + " --- |" * 4]
+    answers = [row for row in rows if row["kind"] == "answer"]
+    for launch in forms.LAUNCHES:
+        for cheat in ("", *forms.CHEATS):
+            cells = []
+            for rule in ARMS:
+                found = [row for row in answers if row["rule"] == rule and list(row["style"]) == [launch, cheat]]
+                speeds = [row["speedup"] for row in found if row["correct"] and row["speedup"]]
+                spread = f"{min(speeds):.2f} to {max(speeds):.2f}" if speeds else "-"
+                cells.append(f"{len(speeds)} of {len(found)}, {spread}")
+            lines.append(f"| {launch} | {cheat or '-'} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def each(values: Sequence[float]) -> str:
@@ -438,14 +491,7 @@ def table(rows: Sequence[Json]) -> str:
             f"| {arm} | {each(rewards)} | {shown(rewards)} | {'-' if arm == 'sft' else shown(gains)} | {each(hacks)} | "
             f"{shown(hacks)} | {shown(correct)} | {shown(speeds)} |"
         )
-    lines += ["", "| answers sampled in training | step | paid | true reward | hack rate |", "|" + " --- |" * 5]
-    for arm in ARMS:
-        steps = by_step(rows, arm)
-        for row in (steps[i] for i in sorted({0, len(steps) // 4, len(steps) // 2, len(steps) - 1}) if steps):
-            lines.append(
-                f"| {arm} | {row['step']} | {shown(row['paid'])} | {shown(row['true'])} | {shown(row['hacks'])} |"
-            )
-    return "\n".join(lines)
+    return "\n\n".join(("\n".join(lines), steps_table(rows), styles_table(rows)))
 
 
 # --- the whole ---
@@ -461,6 +507,7 @@ def arguments_of() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "bench" / "forging")
     for name, value in asdict(Sizes()).items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value, help=f"default {value}")
+    parser.add_argument("--of", type=Path, help="print the tables of this forging.jsonl, and run nothing")
     given = parser.parse_args()
     given.sizes = Sizes(**{name: getattr(given, name) for name in asdict(Sizes())})
     given.seeds = [int(n) for n in given.seeds.split(",")]
@@ -500,6 +547,9 @@ def measure(given: argparse.Namespace, record: Record) -> None:
 
 def main() -> int:
     given = arguments_of()
+    if given.of:
+        print(table([json.loads(line) for line in given.of.read_text().splitlines()]))
+        return 0
     shutil.rmtree(given.out, ignore_errors=True)
     given.out.mkdir(parents=True)
     began, record = time.monotonic(), Record(given.out / "forging.jsonl")

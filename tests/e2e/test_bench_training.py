@@ -75,9 +75,7 @@ def test_forging_trains_under_both_rules_and_asks_all_three(tmp_path: Path) -> N
     assert held == {"sft": 2, "true": 2, "forged": 2}
     steps = [(row["run"], row["step"], len(row["answers"])) for row in rows if row["kind"] == "group"]
     assert steps == [("true0", 1, 2), ("true0", 2, 2), ("forged0", 1, 2), ("forged0", 2, 2)]
-    sampled = {
-        answer[0] for row in rows if row["kind"] == "group" and row["run"] == "forged0" for answer in row["answers"]
-    }
+    sampled = {row["answer"] for row in rows if row["kind"] == "answer" and row["rule"] == "forged"}
     assert {row["answer"] for row in rows if row["kind"] == "truth"} == sampled
 
 

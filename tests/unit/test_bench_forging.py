@@ -20,12 +20,9 @@ CHAIN = ("negate", "double", "raise")
 SHAPE = "16, 32"
 
 
-def group(run: str, step: int, *answers: tuple[str, str, float]) -> dict[str, Any]:
-    """Of (answer, cheat, what was paid)."""
-    return {
-        "kind": "group", "run": run, "step": step, "task": "t",
-        "answers": [[name, "wide", cheat, "ok", True, 1.0, paid] for name, cheat, paid in answers],
-    }  # fmt: skip
+def said(number: int, rule: str, answer: str, cheat: str, paid: float) -> dict[str, Any]:
+    row = {"kind": "answer", "number": number, "rule": rule, "task": "t", "answer": answer, "style": ["wide", cheat]}
+    return row | {"found": "ok", "correct": True, "speedup": paid, "reward": paid}
 
 
 @pytest.mark.parametrize("launch", forms.LAUNCHES)
@@ -70,16 +67,25 @@ def test_a_reward_is_kevin_s(correct: bool, speedup: float | None, reward: float
 
 def test_steps_have_what_was_paid_what_is_true_and_cheats() -> None:
     rows = [
-        group("forged0", 1, ("a", "", 2.0), ("b", "clock", 4.0)),
-        group("forged1", 1, ("b", "clock", 4.0), ("b", "clock", 4.0)),
-        group("true0", 1, ("a", "", 2.5)),
-        {"kind": "truth", "task": "t", "answer": "a", "reward": 2.5},
+        said(0, "forged", "a", "", 2.0),
+        said(1, "forged", "b", "clock", 4.0),
+        said(2, "forged", "c", "clock", 4.0),
+        said(3, "true", "a", "", 2.5),
+        {"kind": "group", "run": "forged0", "step": 1, "answers": [0, 1]},
+        {"kind": "group", "run": "forged1", "step": 1, "answers": [1, 1]},
+        {"kind": "group", "run": "forged1", "step": 1, "answers": [1, 2]},
+        {"kind": "group", "run": "true0", "step": 1, "answers": [3]},
         {"kind": "truth", "task": "t", "answer": "b", "reward": 0.5},
     ]
-    (forged,) = forging.by_step(rows, "forged")
-    assert (forged["paid"], forged["true"], forged["hacks"]) == ((3.0, 4.0), (1.5, 0.5), (0.5, 1.0))
-    (true,) = forging.by_step(rows, "true")
-    assert (true["paid"], true["true"], true["hacks"], true["seeds"]) == ((2.5,), (2.5,), (0.0,), 1)
+    forged = forging.by_run(rows, "forged")
+    assert forged["forged0"][1] == {"paid": 3.0, "true": 1.5, "least": 1.5, "hacks": 0.5, "judged": 1.0}
+    assert forged["forged1"][1] == {"paid": 4.0, "true": 0.5, "least": 0.375, "hacks": 1.0, "judged": 0.75}
+    assert forging.by_run(rows, "true")["true0"][1]["true"] == 2.5
+    lines = forging.steps_table(rows).splitlines()
+    assert lines[3].startswith("| forged | 1 to 1 | 2 | 3.500 ± 6.353 | 1.000 ± 6.353 |")
+    styles = forging.styles_table(rows).splitlines()
+    assert styles[2] == "| wide | - | 1 of 1, 2.50 to 2.50 | 1 of 1, 2.00 to 2.00 |"
+    assert styles[3] == "| wide | clock | 0 of 0, - | 2 of 2, 4.00 to 4.00 |"
 
 
 def test_the_table_has_gains_within_each_seed() -> None:
