@@ -152,11 +152,11 @@ export function overview(root, params, go) {
     const untold = "Not told to a token that may only submit.";
     draw.funnel(trends, () => (trends ? funnelCard(trends, (name) => go("#/?window=" + name)) : el("p", { class: "card dim", text: untold })));
     draw.load(trends && trends.steps.slice(0, -1), () => [trends && load(trends)]);
-    draw.machine([status.queues, status.gpus, status.workers], () => status.queues && el("div", { class: "columns" },
+    draw.machine([status.queues, status.gpus, status.workers], () => status.queues && [el("div", { class: "columns" },
       section("Queues", queueTable(status)),
       section("GPUs", (status.gpus || []).length ? status.gpus.map(gpuCard)
         : el("p", { class: "card dim", text: status.state === "starting" ? "Not known yet." : "No GPU: kernels run in Triton's interpreter, and nothing is timed." })),
-      section("Workers", (status.workers || []).map(workerCard))));
+    ), section("Workers", el("div", { class: "columns" }, (status.workers || []).map(workerCard)))]);
     draw.recent(page.items, () => submissionTable("Newest submissions", page.items, "Nothing has been submitted yet."));
   };
 }
