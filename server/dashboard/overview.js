@@ -117,7 +117,7 @@ export function load(trends) {
   if (!steps.some((s) => s.n)) return null;
   const each = trends.step_s * together;
   const used = (s) => s.device_ms / (1000 * each);
-  const devices = (v) => +v.toFixed(2);
+  const devices = (v) => +v.toPrecision(2);
   return section("Waiting and devices over time", el("div", { class: "card" }, el("h3", { text: "Mean wait of a verdict in queues" }),
     bandLine("Mean wait of a verdict in queues over time", steps, each, { value: (s) => s.wait_ms, format: duration, className: "accent", height: 120 }),
     el("h3", { text: "Devices in use" }), stackedBars("Devices in use over time, by when verdicts ended", steps, each, [{ name: "devices", className: "good", value: used }], { format: devices, height: 120 }),
