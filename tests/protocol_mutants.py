@@ -35,8 +35,8 @@ MUTANTS = (
     Mutant(
         "a claim is granted without a lease",
         "server/store/pgsql/claims.c",
-        'AT_HOME ")) AND EXISTS (SELECT FROM lease)"',
-        'AT_HOME "))"',
+        'MINE ")) AND EXISTS (SELECT FROM lease)"',
+        'MINE "))"',
     ),
     Mutant(
         "a commit of which the server warned counts as durable",
@@ -48,14 +48,28 @@ MUTANTS = (
     Mutant(
         "what to claim is looked for with each row of the table",
         "server/store/pgsql/claims.c",
-        '" WHERE id = ANY (ARRAY(SELECT id FROM chosen WHERE " AT_HOME "))',
-        '" WHERE state = 0 AND EXISTS (SELECT id FROM chosen WHERE " AT_HOME ")',
+        '" WHERE id = ANY (ARRAY(SELECT id FROM chosen WHERE " MINE "))',
+        '" WHERE state = 0 AND EXISTS (SELECT id FROM chosen WHERE " MINE ")',
     ),
     Mutant(
         "a transaction without an answer is made again without a look",
         "server/store/pgsql/transaction.c",
         "bool is_there = number == p->transaction;",
         "bool is_there = false;",
+        "test_store_pgsql",
+    ),
+    Mutant(
+        "two claims at once of what is identical do not see each other",
+        "server/store/pgsql/schema.c",
+        "IF NOT pg_try_advisory_xact_lock($1) THEN RETURN false; END IF;",
+        "",
+        "test_store_pgsql",
+    ),
+    Mutant(
+        "two claims at once of a client's do not see each other",
+        "server/store/pgsql/schema.c",
+        "IF NOT pg_try_advisory_xact_lock(hashtextextended($1, 0)) THEN RETURN 0; END IF;",
+        "",
         "test_store_pgsql",
     ),
     Mutant(

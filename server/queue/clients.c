@@ -3,12 +3,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <jansson.h>
 #include <uthash.h>
 
+#include "common/auto.h"
 #include "common/clock.h"
 #include "common/log.h"
 #include "server/store/store.h"
 
+#define HOLD_NS (250 * INT64_C(1000000))
 #define KEPT 16384 /* records, of clients that have nothing here */
 #define DAY_MS (86400 * INT64_C(1000))
 
@@ -19,6 +22,7 @@ struct client {
     struct usage usage;
     int64_t submissions, registrations; /* that are not finished */
     int64_t noted;                      /* that wait on all nodes; 0: not known */
+    int64_t held_until_ns;              /* monotonic */
     char name[];                        /* "": the operator */
 };
 
@@ -26,6 +30,7 @@ struct clients {
     struct client *by_name;
     unsigned sweep_at; /* so many records make it worth looking who can go */
     struct quotas quotas;
+    char *limits; /* of them; NULL: there is none */
 };
 
 struct clients *
@@ -51,6 +56,7 @@ clients_free(struct clients *cs)
         free(c);
     }
     quotas_release(&cs->quotas);
+    free(cs->limits);
     free(cs);
 }
 
@@ -98,6 +104,12 @@ client_name(const struct client *c)
     return *c->name ? c->name : NULL;
 }
 
+const char *
+clients_limits(const struct clients *cs)
+{
+    return cs->limits;
+}
+
 const struct quota *
 clients_quota(const struct clients *cs, const char *name)
 {
@@ -105,15 +117,17 @@ clients_quota(const struct clients *cs, const char *name)
 }
 
 void
-clients_note(struct clients *cs, const char *name, int64_t waiting, double device_s)
+clients_note(struct clients *cs, const char *name, const struct store_usage *on_all_nodes)
 {
     struct client *c = clients_get(cs, name);
     int64_t now_ms = clock_wall_ms();
 
     if (!c)
         return;
-    c->noted = waiting;
-    double more_s = device_s - (usage_is_of_today(&c->usage, now_ms) ? c->usage.gpu_s : 0);
+    c->noted = on_all_nodes->queued;
+    c->usage.recent = on_all_nodes->recent;
+    double more_s =
+        (double)on_all_nodes->device_ms / 1000 - (usage_is_of_today(&c->usage, now_ms) ? c->usage.gpu_s : 0);
     if (more_s > 0)
         usage_add_gpu(&c->usage, more_s, now_ms);
 }
@@ -128,8 +142,10 @@ clients_admit(struct clients *cs, const char *name, size_t n, int *retry_s)
         return QUOTA_OK;
     int64_t here = c->submissions + c->registrations - c->usage.running;
     c->usage.waiting = here > c->noted ? here : c->noted;
-    c->noted = 0;
-    return quota_admit(clients_quota(cs, name), &c->usage, n, clock_monotonic_ns(), clock_wall_ms(), retry_s);
+    enum quota_limit limit =
+        quota_admit(clients_quota(cs, name), &c->usage, n, clock_monotonic_ns(), clock_wall_ms(), retry_s);
+    c->noted = c->usage.recent = 0;
+    return limit;
 }
 
 /* --- one client --- */
@@ -182,11 +198,18 @@ client_used_device(struct client *c, double seconds)
     usage_add_gpu(&c->usage, seconds, clock_wall_ms());
 }
 
+void
+client_hold(struct client *c)
+{
+    c->held_until_ns = clock_monotonic_ns() + HOLD_NS;
+}
+
 bool
 client_may_run(const struct client *c)
 {
     const struct quota *q = clients_quota(c->all, c->name);
-    return q->running == 0 || c->usage.running < q->running;
+    return (q->running == 0 || c->usage.running < q->running) &&
+           (c->held_until_ns == 0 || c->held_until_ns <= clock_monotonic_ns());
 }
 
 struct fair_share *
@@ -226,6 +249,21 @@ has_gpu_limit(const struct quotas *q)
     return false;
 }
 
+/* One that is named and has no limit has a number that it never reaches, as all others may have one. */
+static char *
+limits_text(const struct quotas *q)
+{
+    AUTO_JSON json_t *all = json_object();
+    bool has_limit = false;
+
+    for (size_t i = 0; i < q->n; i++) {
+        int64_t running = q->rows[i].quota.running;
+        has_limit |= running > 0;
+        json_object_set_new(all, q->rows[i].client, json_integer(running > 0 ? running : INT32_MAX));
+    }
+    return has_limit ? json_dumps(all, JSON_COMPACT) : NULL;
+}
+
 static void
 usage_cb(void *arg, const char *name, int64_t device_ms)
 {
@@ -258,4 +296,6 @@ clients_configure(struct clients *cs, const char *text)
     }
     quotas_release(&cs->quotas);
     cs->quotas = quotas;
+    free(cs->limits);
+    cs->limits = limits_text(&quotas);
 }

@@ -14,6 +14,7 @@
 #include "server/queue/quota.h"
 
 struct store;
+struct store_usage;
 struct clients;
 struct client; /* it lives at least for as long as anything of it is unfinished */
 
@@ -28,10 +29,12 @@ int clients_restore(struct clients *cs, struct store *store, struct error *err);
 /* The record of that name, made where it is missing; name NULL or "": the operator's. NULL: no memory. */
 struct client *clients_get(struct clients *cs, const char *name);
 const char *client_name(const struct client *c); /* view; NULL: the operator's */
+/* View, until the next clients_configure(): `running` of all, as store_wants.limits has it; NULL: there is no limit. */
+const char *clients_limits(const struct clients *cs);
 /* View: see quotas_find(). */
 const struct quota *clients_quota(const struct clients *cs, const char *name);
-/* Of a client with a quota, what all nodes have waiting, and seconds of devices of today; the former for the next call. */
-void clients_note(struct clients *cs, const char *name, int64_t waiting, double device_s);
+/* Of a client with a quota, what all nodes know (struct store_usage): seconds of devices, and for the next call the rest. */
+void clients_note(struct clients *cs, const char *name, const struct store_usage *on_all_nodes);
 /* Whether n more submissions or registrations are within the client's quota: quota_admit(). */
 enum quota_limit clients_admit(struct clients *cs, const char *name, size_t n, int *retry_s);
 
@@ -46,6 +49,8 @@ int64_t client_registrations(const struct client *c); /* that it asked for and t
 void client_begin_run(struct client *c);
 void client_end_run(struct client *c);
 void client_used_device(struct client *c, double seconds);
+/* As many as may run on all nodes: nothing of it runs for a moment, as if its quota were used up. */
+void client_hold(struct client *c);
 /* Whether its quota lets one more run. */
 bool client_may_run(const struct client *c);
 

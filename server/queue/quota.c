@@ -171,9 +171,9 @@ quota_admit(const struct quota *q, struct usage *u, size_t n, int64_t now_ns, in
         u->rate_ns == 0 ? rate : fmin(rate, u->rate_left + rate * (double)(now_ns - u->rate_ns) / 60e9);
     u->rate_ns = now_ns;
     /* A group that is larger than what a minute allows comes in once nothing else did for a minute, and is paid off. */
-    double needed = fmin((double)n, rate);
-    if (u->rate_left < needed) {
-        *retry_s = (int)ceil((needed - u->rate_left) * 60 / rate);
+    double needed = fmin((double)n, rate), left = fmin(u->rate_left, rate - (double)u->recent);
+    if (left < needed) {
+        *retry_s = (int)ceil((needed - left) * 60 / rate);
         return QUOTA_RATE;
     }
     u->rate_left -= (double)n;

@@ -36,6 +36,7 @@ const struct quota *quotas_find(const struct quotas *q, const char *client);
 struct usage {
     double rate_left; /* submissions; below 0 after a large group */
     int64_t rate_ns;  /* monotonic, when that was so; 0: never */
+    int64_t recent;   /* submissions of the last minute on all nodes; 0: not known */
     int64_t waiting, running;
     double gpu_s; /* of that day */
     int64_t day;  /* since 1970 */

@@ -290,7 +290,8 @@ bool
 scheduler_has_room(const struct scheduler *q)
 {
     return !q->is_draining && !q->is_paused && !q->sole && !q->reruns.due && !q->reruns.begun &&
-           q->cpu_running < q->slots && fair_waiting(&q->queue) == 0 && (allowed(q) & 1U << FAIR_BATCH) != 0;
+           q->cpu_running < q->slots && (allowed(q) & 1U << FAIR_BATCH) != 0 &&
+           !fair_next(&q->queue, allowed(q), client_may_have_slot, NULL);
 }
 
 /* A rerun that is due was settled on before; what came meanwhile is not next. */

@@ -9,6 +9,8 @@
 #include "server/store/rows.h"
 
 #define PAGE_MAX 200
+#define MINUTE_MS 60000
+#define DAY_MS (86400 * INT64_C(1000))
 
 static int
 no_memory(struct error *err)
@@ -385,42 +387,53 @@ give_usage(void *arg, struct sql_row *row)
     return true;
 }
 
+/* An id begins with the time at which it was made. */
+static void
+first_id(int64_t ms, char out[ID_SIZE])
+{
+    snprintf(out, ID_SIZE, "%08x-%04x", (unsigned)(ms >> 16), (unsigned)(ms & 0xffff));
+}
+
 int
 reader_each_usage(struct store_reader *r, int64_t since_ms, store_usage_cb *usage_cb, void *arg,
                   struct error *err)
 {
-    char first[ID_SIZE];
+    struct sql_query q = { .n = 0 };
 
-    /* An id begins with the time at which it was made. */
-    snprintf(first, sizeof(first), "%08x-%04x", (unsigned)(since_ms >> 16), (unsigned)(since_ms & 0xffff));
-    return r->ops->each(r, "sum up what clients used",
-                        "SELECT client, sum(device_ms) FROM submission WHERE id >= $1 AND client IS NOT NULL"
-                        " AND device_ms > 0 GROUP BY client",
-                        SQL_VALUES(sql_text(first)), give_usage, CALL(usage_cb, arg), NULL, err);
+    sql_add(&q,
+            "SELECT substr(scope, 2), sum(device_ms) FROM trend WHERE span_s = %d AND start_s >= $1"
+            " AND scope <> '' AND device_ms > 0 GROUP BY scope",
+            STORE_TREND_LONG_S);
+    return r->ops->each(r, "sum up what clients used", q.sql, SQL_VALUES(sql_int(since_ms / 1000)),
+                        give_usage, CALL(usage_cb, arg), NULL, err);
 }
 
 static int
 take_usage(struct sql_row *row, void *out, struct error *err)
 {
-    *(struct store_usage *)out = (struct store_usage){ row_int(row, 0), row_int(row, 1) };
+    *(struct store_usage *)out = (struct store_usage){ row_int(row, 0), row_int(row, 1), row_int(row, 2) };
     return row->is_short ? no_memory(err) : 0;
 }
 
 int
-reader_get_usage(struct store_reader *r, const char *client, int64_t since_ms, struct store_usage *out,
-                 struct error *err)
+reader_get_usage(struct store_reader *r, const char *client, int64_t now_ms, int64_t most,
+                 struct store_usage *out, struct error *err)
 {
     struct sql_query q = { .n = 0 };
-    char scope[STORE_SCOPE_SIZE];
+    char scope[STORE_SCOPE_SIZE], after[ID_SIZE], until[ID_SIZE];
 
     store_scope(client, scope);
+    first_id(now_ms - MINUTE_MS, after);
+    first_id(now_ms + MINUTE_MS, until); /* a node whose clock is far ahead counts for itself */
     sql_add(&q,
-            "SELECT (SELECT count(*) %s), coalesce(sum(device_ms), 0) FROM trend"
+            "SELECT (SELECT count(*) %s), coalesce(sum(device_ms), 0), (SELECT count(*) FROM (SELECT 1 FROM"
+            " submission WHERE client = $1 AND id >= $4 AND id < $5 LIMIT $6) recent) FROM trend"
             " WHERE span_s = %d AND scope = $2 AND start_s >= $3",
             dialect_of(r)->queued, STORE_TREND_LONG_S);
     return look_up(r, "client", client, q.sql,
-                   SQL_VALUES(sql_text(client), sql_text(scope), sql_int(since_ms / 1000)), take_usage, out,
-                   err);
+                   SQL_VALUES(sql_text(client), sql_text(scope), sql_int((now_ms - now_ms % DAY_MS) / 1000),
+                              sql_text(after), sql_text(until), sql_int(most)),
+                   take_usage, out, err);
 }
 
 /* --- pages of submissions --- */

@@ -132,7 +132,8 @@ struct submission_row {
     double reward;                   /* NAN: none */
     char *verdict;                   /* JSON, the answer as it is sent; NULL until done */
     int64_t device_ms;               /* that it held devices; never read */
-    char cache_key[HASH_TEXT_SIZE];  /* under which the verdict serves identical ones; "": none. Never read */
+    int64_t content; /* one that waits has the number of what is identical; 0: none is. Never read */
+    char cache_key[HASH_TEXT_SIZE]; /* under which the verdict serves identical ones; "": none. Never read */
 };
 
 struct group_row {
@@ -248,6 +249,11 @@ struct store_wants {
         is_compiler; /* what was not handed on, asks for no GPU, and is of no group that one node judges alone */
     char gpu
         [STORE_GPU_SIZE]; /* else also what asks for a part of this name; "": its GPUs have none in common */
+    /*
+     * A JSON object: how many of each client ("*": each that is not named) may be claimed on all nodes; NULL: any number.
+     * A node that only compiles does not keep to it with store_claim_next(). Copied.
+     */
+    const char *limits;
 };
 
 /* View: the lease that this daemon has taken by store_open(). A file's lock is its lease, which is endless. */
@@ -274,14 +280,14 @@ int store_reap(struct store *s, store_done_cb *cb, void *arg, struct error *err)
 /*
  * Take the submission, which waits: state running, one attempt more. out is lent until cb has run; where the node still
  * has it under the number in out, since its release failed, it may take it, too, with one attempt more than out says.
- * ERR_CONFLICT: it does not wait, or the
- * lease has ended; ERR_NOTFOUND.
+ * ERR_CONFLICT: it does not wait, what is identical to it is claimed by another node, or the
+ * lease has ended; ERR_FULL: as many of its client are claimed as may be; ERR_NOTFOUND.
  */
 int store_claim(struct store *s, const struct store_lease *l, const struct store_wants *wants, const char *id,
                 struct store_claim *out, store_done_cb *cb, void *arg, struct error *err);
 /*
  * The same with whatever waits, 1 .. most (STORE_CLAIMS_MAX) of it: interactive ones first, of these the client's of whom
- * the least runs on all nodes (not in a file), then the oldest; out, in no order, and n are lent as above. It may be fewer
+ * the least runs on all nodes (not in a file; among thousands that wait, of 64 in turn), then the oldest; out, in no order, and n are lent as above. It may be fewer
  * than wait. ERR_NOTFOUND: nothing waits.
  */
 #define STORE_CLAIMS_MAX 16
@@ -397,16 +403,19 @@ int reader_each_of_group(struct store_reader *r, const char *group_id, store_sub
 int reader_find_cached(struct store_reader *r, const char *cache_key, struct submission_row *out,
                        struct error *err);
 
-/* Milliseconds of devices by client, of what was submitted since that time and has ended; those without a client not. */
+/* Milliseconds of devices by client, of what has ended since that midnight (UTC); those without a client not. */
 typedef void store_usage_cb(void *arg, const char *client, int64_t device_ms);
 int reader_each_usage(struct store_reader *r, int64_t since_ms, store_usage_cb *usage_cb, void *arg,
                       struct error *err);
-/* What one client has queued, and milliseconds of devices of what has ended since that midnight (UTC), on all nodes. */
+/*
+ * What one client has queued, milliseconds of devices of what has ended on the day (UTC) of now_ms, and what it submitted in
+ * the minute before, counted up to most, on all nodes.
+ */
 struct store_usage {
-    int64_t queued, device_ms;
+    int64_t queued, device_ms, recent;
 };
-int reader_get_usage(struct store_reader *r, const char *client, int64_t since_ms, struct store_usage *out,
-                     struct error *err);
+int reader_get_usage(struct store_reader *r, const char *client, int64_t now_ms, int64_t most,
+                     struct store_usage *out, struct error *err);
 
 struct submission_filter {
     int state;           /* -1: any */

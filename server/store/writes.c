@@ -417,6 +417,7 @@ put_own(struct store *s, const struct own_write *template,
         w->write.arg = w;
         w->cb = cb;
         w->arg = arg;
+        w->wants.limits = kept(&w->write, template->wants.limits);
     }
     return put(s, (struct write *)w, err);
 }

@@ -221,10 +221,16 @@ claimed_cb(void *arg, int code, const struct error *err)
     if (code == ERR_CONFLICT && s->is_claimed)
         code = 0;
     s->is_claimed = s->is_claimed && code != 0;
-    bool must_wait = code != 0 && code != ERR_CONFLICT && code != ERR_NOTFOUND && !f->is_stopping;
+    bool is_full = code == ERR_FULL && !s->is_cancelled && !f->is_stopping;
+    bool must_wait = code != 0 && code != ERR_CONFLICT && code != ERR_NOTFOUND && !is_full && !f->is_stopping;
 
     s->is_claiming = must_wait;
-    if (must_wait) {
+    if (is_full) {
+        scheduler_end_rerun(f->scheduler, &s->job);
+        scheduler_release_slot(f->scheduler, &s->job);
+        client_hold(s->job.client);
+        scheduler_add_for_slot(f->scheduler, &s->job, true);
+    } else if (must_wait) {
         log_warn(s->id, "it cannot begin yet: %s", err->text);
         DL_APPEND(f->unclaimed, s);
         submission_try_later(f);

@@ -10,6 +10,7 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/log.h"
+#include "server/queue/clients.h"
 #include "server/queue/scheduler.h"
 #include "server/submission/adopt.h"
 #include "server/submission/cancel.h"
@@ -53,7 +54,7 @@ struct node {
     struct funnel *funnel;
     struct store_lease lease, joined;
     struct store_lease looking; /* a copy, for the thread that reads */
-    struct store_wants wants;   /* the same */
+    struct store_wants wants;   /* the same, but for the limits, which a look does not read */
     int64_t until_ns, sent_ns;  /* monotonic */
     bool is_lost;               /* it has to join anew */
     bool is_asking;             /* a renewal or a joining is under way */
@@ -96,13 +97,14 @@ node_is_ahead(const struct node *n)
 struct store_wants
 node_wants(const struct funnel *f)
 {
-    struct store_wants wants = { .is_compiler = config_has_role(f->config, "compile") };
+    struct store_wants wants = { .is_compiler = config_has_role(f->config, "compile"),
+                                 .limits = clients_limits(f->clients) };
 
     for (int i = 0; i < f->n_device_workers; i++) {
         const char *name =
             json_string_value(json_object_get(device_worker_gpu(f->device_workers[i]), "name"));
         if (!name || (i > 0 && strcmp(name, wants.gpu) != 0))
-            return (struct store_wants){ .is_compiler = wants.is_compiler };
+            return (struct store_wants){ .is_compiler = wants.is_compiler, .limits = wants.limits };
         snprintf(wants.gpu, sizeof(wants.gpu), "%s", name);
     }
     return wants;
@@ -444,11 +446,12 @@ static void
 looked_cb(void *arg)
 {
     struct node *n = arg;
+    const struct store_wants wants = node_wants(n->funnel);
 
     if (n->code != 0)
         log_warn(NULL, "it is not known what waits in the store: %s", n->err.text);
     if (n->code != 0 || !n->has_found || !has_room(n) ||
-        store_claim_next(n->funnel->store, &n->lease, &n->wants, most_to_take(n), n->claims, &n->nclaims,
+        store_claim_next(n->funnel->store, &n->lease, &wants, most_to_take(n), n->claims, &n->nclaims,
                          taken_cb, n, &n->err) != 0)
         end_look(n, false);
 }
@@ -593,8 +596,10 @@ check_timer_cb(uv_timer_t *timer)
 {
     struct node *n = timer->data;
 
-    if (!n->funnel->is_stopping)
-        check_queued(n);
+    if (n->funnel->is_stopping)
+        return;
+    check_queued(n);
+    scheduler_kick(n->funnel->scheduler); /* what was held (client_hold()) is tried again */
 }
 
 /* --- life --- */

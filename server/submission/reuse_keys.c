@@ -49,6 +49,15 @@ reuse_content(const struct submission_row *row, json_t *request, char out[HASH_T
               out);
 }
 
+int64_t
+reuse_number(const char *content)
+{
+    char digits[17];
+
+    snprintf(digits, sizeof(digits), "%s", *content ? content + strlen("sha256:") : "");
+    return (int64_t)strtoull(digits, NULL, 16);
+}
+
 /* What is no file, or cannot be read, counts for nothing. */
 static void
 add_file(struct buffer *names, const char *directory, const char *name)

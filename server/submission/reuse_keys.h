@@ -24,6 +24,8 @@ void reuse_keys_forget(struct reuse_keys *k); /* the settings have changed: what
 
 /* What makes another submission identical; "" where the request wants none of it. row, request: as they are stored at first. */
 void reuse_content(const struct submission_row *row, json_t *request, char out[HASH_TEXT_SIZE]);
+/* A number for a content, of which others may have the same by chance; 0 for "". */
+int64_t reuse_number(const char *content);
 /* Of the code that judges: the daemon's version and the harness, file by file. */
 void reuse_fingerprint(const char *harness, char out[HASH_TEXT_SIZE]);
 /* The key of a content as device worker i would judge it; "" where the workers have not said yet what they are. */

@@ -31,8 +31,6 @@
  * or registered, and what it asks for is stored. It is acknowledged once that is durable, and only then does it queue.
  */
 
-#define DAY_MS (86400 * INT64_C(1000))
-
 struct ticket {
     char id[ID_SIZE], source_hash[HASH_TEXT_SIZE], content[HASH_TEXT_SIZE];
 };
@@ -61,6 +59,7 @@ struct intake {
     bool has_gpu;              /* a node that lives, or none was asked for */
     bool has_usage;            /* of its client on all nodes, against a quota */
     struct store_usage usage;
+    int64_t rate; /* its client's, to count so far; 0: none */
     struct json_fault found_fault;
 };
 
@@ -198,6 +197,7 @@ read_intake(struct intake *in)
 static void
 fill_rows(struct intake *in, struct submission_row *rows, struct store_source *sources)
 {
+    const struct funnel *f = in->funnel;
     int64_t now_ms = clock_wall_ms();
 
     for (size_t i = 0; i < in->request.n; i++) {
@@ -218,6 +218,9 @@ fill_rows(struct intake *in, struct submission_row *rows, struct store_source *s
         row->reward = NAN;
         if (in->request.is_inline)
             make_content(in, i);
+        /* Those of a group that chooses wait for each other: two such groups would never end. */
+        if (f->config->cache && !in->request.keeps_together)
+            row->content = reuse_number(in->tickets[i].content);
     }
 }
 
@@ -276,8 +279,7 @@ admit(struct intake *in, struct funnel_answer *a)
     bool registers = in->request.is_inline && !in->look.is_known;
 
     if (in->has_usage)
-        clients_note(in->funnel->clients, in->request.client, in->usage.queued,
-                     (double)in->usage.device_ms / 1000);
+        clients_note(in->funnel->clients, in->request.client, &in->usage);
     return admission_check_quota(in->funnel, in->request.client, in->request.n + registers, a);
 }
 
@@ -376,13 +378,11 @@ static void
 look_at_nodes_cb(void *arg, struct store_reader *r)
 {
     struct intake *in = arg;
-    int64_t now_ms = clock_wall_ms();
-
     if (!in->has_gpu && reader_each_node(r, node_cb, in, NULL) != 0)
         in->has_gpu = true; /* not known */
     if (in->has_usage)      /* not known: what was counted here counts */
         in->has_usage =
-            reader_get_usage(r, in->request.client, now_ms - now_ms % DAY_MS, &in->usage, NULL) == 0;
+            reader_get_usage(r, in->request.client, clock_wall_ms(), in->rate, &in->usage, NULL) == 0;
 }
 
 static void
@@ -401,7 +401,7 @@ must_sum_up(const struct intake *in)
 {
     const struct quota *q = clients_quota(in->funnel->clients, in->request.client);
 
-    return in->request.client && *in->request.client && (q->queued > 0 || q->gpu_s > 0);
+    return in->request.client && *in->request.client && (q->queued > 0 || q->gpu_s > 0 || q->rate > 0);
 }
 
 /* It was read. A node that has just gone may come back with the GPU that is asked for: where none has it, its maker is told. */
@@ -413,6 +413,7 @@ go_on(struct intake *in)
     bool is_alone = store_lease_ms(f->store) == STORE_LEASE_ENDLESS;
     in->has_gpu = !in->request.gpu || is_alone;
     in->has_usage = !is_alone && must_sum_up(in);
+    in->rate = clients_quota(f->clients, in->request.client)->rate;
     if (in->answer.refusal == FUNNEL_OK && (!in->has_gpu || in->has_usage)) {
         pending_begin_write(f->pending);
         if (store_read(f->store, look_at_nodes_cb, nodes_looked_at_cb, in, NULL) == 0)

@@ -142,17 +142,23 @@ def run_round(directory: Path, store: str, n: int, options: argparse.Namespace, 
     return line
 
 
-def simulate(directory: Path, numbers: Sequence[int], seconds: float) -> Iterator[Json]:
-    """So many nodes as threads, which store, claim and end as fast as they can, on an empty database each time."""
+def simulate(directory: Path, cases: Sequence[tuple[int, int]], seconds: float) -> Iterator[Json]:
+    """So many nodes as threads, which store, claim and end as fast as they can, on an empty database each time.
+
+    The other number is of clients that wait at the same time.
+    """
     program = BINARY.parents[1] / "plain" / "bench" / "cluster_load"
-    for n in numbers:
-        place = directory / str(n)
+    for n, clients in cases:
+        place = directory / f"{n}-{clients}"
         place.mkdir()
         place.chmod(0o755)
         database = Database(place / "database", ["max_connections=600"])
         try:
             ran = subprocess.run(
-                [str(program), database.url, str(n), str(seconds)], capture_output=True, text=True, check=False
+                [str(program), database.url, str(n), str(seconds), str(clients)],
+                capture_output=True,
+                text=True,
+                check=False,
             )
             if ran.returncode != 0:
                 raise ClusterError(ran.stderr)
@@ -282,6 +288,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=4, help="CPU slots of each node")
     parser.add_argument("--seconds", type=float, default=0.4, help="that a verdict takes of a slot")
     parser.add_argument("--simulate", type=int, nargs="*", default=[], help="numbers of simulated nodes")
+    parser.add_argument("--clients", type=int, nargs="*", default=[0], help="of whom something waits, while simulated")
     parser.add_argument("--for", type=float, default=20, dest="length", help="seconds of each simulation")
     parser.add_argument("--sweep", type=float, default=0, help="seconds that are judged before retention removes it")
     parser.add_argument("--polls", type=int, default=0, help="clients that wait")
@@ -292,7 +299,8 @@ def main() -> int:
         top = Path(name)
         top.chmod(0o755)
         if options.simulate or options.polls or options.sweep:
-            for line in simulate(top, options.simulate, options.length):
+            cases = [(n, clients) for clients in options.clients for n in options.simulate]
+            for line in simulate(top, cases, options.length):
                 print(json.dumps(line), flush=True)
             if options.sweep:
                 print(json.dumps(sweep(top, options.sweep)), flush=True)

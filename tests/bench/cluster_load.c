@@ -2,7 +2,9 @@
  * cluster_load.c - simulated nodes for cluster.py: each is a thread with the back end of a daemon, and judges nothing. It
  * stores groups, claims what waits and ends it, as a daemon's writer does, one transaction for what has gathered.
  *
- *   cluster_load URL NODES SECONDS
+ *   cluster_load URL NODES SECONDS [CLIENTS]
+ *
+ * CLIENTS: a submission of each waits when it begins, and what is stored then is anybody's of them.
  *
  * Prints one JSON line.
  */
@@ -38,6 +40,7 @@ struct node {
 static const char *url;
 static char verdict[2048], task_id[HASH_TEXT_SIZE];
 static atomic_bool is_over;
+static int nclients;
 
 static void
 check(int rc, const struct error *err)
@@ -48,12 +51,13 @@ check(int rc, const struct error *err)
     exit(1);
 }
 
+/* first: the number of the first one's client; < 0: any. */
 static int
-add_group(struct node *n, struct error *err)
+add_group_of(struct node *n, int first, struct error *err)
 {
     struct submission_row rows[BATCH];
     struct store_source sources[BATCH];
-    char texts[BATCH][SOURCE_BYTES + 1];
+    char texts[BATCH][SOURCE_BYTES + 1], clients[BATCH][16];
     struct group_row group = { .request = (char *)"{}", .size = BATCH, .created_ms = clock_wall_ms() };
 
     id_new(group.id);
@@ -65,6 +69,10 @@ add_group(struct node *n, struct error *err)
         memcpy(row->group_id, group.id, ID_SIZE);
         memcpy(row->task_id, task_id, sizeof(task_id));
         row->created_ms = group.created_ms;
+        snprintf(clients[i], sizeof(clients[i]), "client-%06d",
+                 first < 0 ? (int)(random_u64() % (unsigned)(nclients + !nclients)) : first + i);
+        if (nclients > 0)
+            row->client = clients[i];
         for (int at = 0; at < SOURCE_BYTES; at += 16)
             snprintf(texts[i] + at, 17, "%016llx", (unsigned long long)random_u64());
         sources[i] = (struct store_source){ .text = texts[i], .size = SOURCE_BYTES };
@@ -73,6 +81,22 @@ add_group(struct node *n, struct error *err)
     return change_add_submissions(
         n->backend, &(struct store_intake){ .group = &group, .rows = rows, .sources = sources, .n = BATCH },
         err);
+}
+
+static int
+add_group(struct node *n, struct error *err)
+{
+    return add_group_of(n, -1, err);
+}
+
+static int
+add_clients(struct node *n, struct error *err)
+{
+    int rc = 0;
+
+    for (int i = 0; rc == 0 && i < nclients; i += BATCH)
+        rc = add_group_of(n, i, err);
+    return rc;
 }
 
 static int
@@ -166,10 +190,11 @@ print(const struct node *nodes, int n, double seconds)
             all[nclaims++] = nodes[i].claim_ms[j];
     }
     qsort(all, nclaims, sizeof(all[0]), compare);
-    printf("{\"simulated\": %d, \"verdicts\": %ld, \"verdicts_s\": %.1f, \"again\": %ld, \"claim_p50_ms\": "
+    printf("{\"simulated\": %d, \"clients\": %d, \"verdicts\": %ld, \"verdicts_s\": %.1f, \"again\": %ld, "
+           "\"claim_p50_ms\": "
            "%.2f, "
            "\"claim_p99_ms\": %.2f}\n",
-           n, verdicts, (double)verdicts / seconds, again, nclaims ? all[nclaims / 2] : 0,
+           n, nclients, verdicts, (double)verdicts / seconds, again, nclaims ? all[nclaims / 2] : 0,
            nclaims ? all[nclaims * 99 / 100] : 0);
 }
 
@@ -177,15 +202,16 @@ int
 main(int argc, char **argv)
 {
     static struct node nodes[NODES_MAX];
-    int n = argc == 4 ? atoi(argv[2]) : 0;
-    double seconds = argc == 4 ? atof(argv[3]) : 0;
+    int n = argc >= 4 ? atoi(argv[2]) : 0;
+    double seconds = argc >= 4 ? atof(argv[3]) : 0;
     struct error err;
 
     if (n < 1 || n > NODES_MAX || seconds <= 0) {
-        fprintf(stderr, "usage: cluster_load URL NODES SECONDS\n");
+        fprintf(stderr, "usage: cluster_load URL NODES SECONDS [CLIENTS]\n");
         return 2;
     }
     url = argv[1];
+    nclients = argc > 4 ? atoi(argv[4]) : 0;
     hash_text("task", 4, task_id);
     snprintf(verdict, sizeof(verdict),
              "{\"class\":\"ok\",\"components\":{\"timed\":1,\"speedup\":2},\"x\":\"%01900d\"}", 0);
@@ -196,6 +222,7 @@ main(int argc, char **argv)
         nodes[i].claim_ms = calloc(nodes[i].room, sizeof(double));
         check(pgsql_open(url, &options, &nodes[i].backend, &err), &err);
     }
+    transact(&nodes[0], add_clients);
     int64_t begun_ns = clock_monotonic_ns();
     for (int i = 0; i < n; i++)
         pthread_create(&nodes[i].thread, NULL, work, &nodes[i]);

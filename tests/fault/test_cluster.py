@@ -81,6 +81,67 @@ def test_what_one_node_stored_counts_on_all_of_them(cluster: Cluster) -> None:
             node.stop()
 
 
+@pytest.fixture
+def pair(cluster: Cluster) -> Iterator[tuple[Node, Node]]:
+    """Two nodes in place of the three, with quotas and stored verdicts."""
+    for node in cluster.nodes.values():
+        node.stop()
+    quotas = "--quotas=two:running=2 slow:rate=4 *:running=64"
+    directory = next(iter(cluster.nodes.values())).log.parent
+    found = (
+        Node("d", directory, cluster.database.url, ["--cache=true", quotas, "--cpu-jobs=4"]),
+        Node("e", directory, cluster.database.url, ["--cache=true", quotas, "--cpu-jobs=4"]),
+    )
+    try:
+        for node in found:
+            node.wait_ready()
+        yield found
+    finally:
+        for node in found:
+            node.stop()
+
+
+def test_identical_candidates_at_two_nodes_are_judged_once(pair: tuple[Node, Node]) -> None:
+    """Both are posted before either has ended; the later one waits, and gets the verdict of the other."""
+    body = {"candidate": candidate("same", "compile=sleep:2,pass timing=1.3")}
+    ids = [str(post(node, "/v1/submissions", **body)["id"]) for node in pair]
+    verdicts = [node.call("GET", f"/v1/submissions/{one}?wait=60")[1] for node, one in zip(pair, ids, strict=True)]
+    assert [verdict["class"] for verdict in verdicts] == ["ok", "ok"]
+    assert sorted(str(verdict["cached_from"]) for verdict in verdicts) in ([ids[0], "None"], [ids[1], "None"])
+
+
+def running(pair: tuple[Node, Node]) -> int:
+    return sum(int(item["claimed"]) for item in pair[0].call("GET", "/v1/nodes")[1]["items"])
+
+
+def test_quotas_hold_for_all_nodes_together(pair: tuple[Node, Node]) -> None:
+    """Of a client two run, however many it posts to either; another is not kept waiting; a rate is of both."""
+    gate = Path(pair[0].log.parent, "go")
+    held = [
+        str(
+            post(node, "/v1/submissions", client="two", candidate=candidate(str(i), f"compile=until:{gate},pass"))["id"]
+        )
+        for i in range(4)
+        for node in pair
+    ]
+    service.wait_for(lambda: running(pair) == 2)
+    other = post(pair[1], "/v1/submissions", client="other", candidate=candidate("other"))["id"]
+    assert pair[1].call("GET", f"/v1/submissions/{other}?wait=60")[1]["class"] == "ok"
+    for _ in range(10):
+        assert running(pair) <= 2
+        time.sleep(0.1)
+    gate.touch()
+    for one in held:
+        assert pair[0].call("GET", f"/v1/submissions/{one}?wait=60")[1]["class"] == "ok"
+    for i in range(4):
+        post(pair[i % 2], "/v1/submissions", client="slow", candidate=candidate(f"slow {i}"))
+    for node in pair:
+        status, refused = node.call(
+            "POST", "/v1/submissions", {"task": "scripted", "client": "slow", "candidate": candidate("fifth")}
+        )
+        assert (status, refused["code"]) == (429, "quota_rate")
+
+
 def seen(asked: Node, name: str) -> service.Json:
     page = asked.call("GET", "/v1/nodes")[1]
     assert page["self"] == asked.name

@@ -4,10 +4,12 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <time.h>
 
 #include <cmocka.h>
 
 #include "server/queue/clients.h"
+#include "server/store/store.h"
 
 static void
 a_name_leads_to_one_record_and_no_name_to_the_operators(void **state)
@@ -53,14 +55,44 @@ what_other_nodes_know_of_a_client_counts(void **state)
 
     (void)state;
     clients_configure(cs, "alice:queued=2,gpu_s=9");
-    clients_note(cs, "alice", 2, 3);
+    clients_note(cs, "alice", &(struct store_usage){ .queued = 2, .device_ms = 3000 });
     assert_int_equal(clients_admit(cs, "alice", 1, &retry_s), QUOTA_QUEUED);
     assert_int_equal(clients_admit(cs, "alice", 1, &retry_s), QUOTA_OK);
     client_used_device(clients_get(cs, "alice"), 5);
-    clients_note(cs, "alice", 0, 8); /* the same seconds, which the store knows by now */
+    clients_note(
+        cs, "alice",
+        &(struct store_usage){ .device_ms = 8000 }); /* the same seconds, which the store knows by now */
     assert_int_equal(clients_admit(cs, "alice", 1, &retry_s), QUOTA_OK);
-    clients_note(cs, "alice", 0, 9);
+    clients_note(cs, "alice", &(struct store_usage){ .device_ms = 9000 });
     assert_int_equal(clients_admit(cs, "alice", 1, &retry_s), QUOTA_GPU);
+    clients_configure(cs, "alice:rate=10");
+    clients_note(cs, "alice", &(struct store_usage){ .recent = 8 });
+    assert_int_equal(clients_admit(cs, "alice", 3, &retry_s), QUOTA_RATE);
+    assert_in_range(retry_s, 1, 6); /* one of ten a minute */
+    clients_note(cs, "alice", &(struct store_usage){ .recent = 8 });
+    assert_int_equal(clients_admit(cs, "alice", 2, &retry_s), QUOTA_OK);
+    clients_free(cs);
+}
+
+/* As many as may run do so elsewhere. */
+static void
+one_that_is_held_runs_again_a_moment_later(void **state)
+{
+    struct clients *cs = clients_new();
+    struct client *c = clients_get(cs, "alice");
+
+    (void)state;
+    assert_null(clients_limits(cs));
+    clients_configure(cs, "alice:running=2 bob:rate=1");
+    assert_string_equal(clients_limits(cs), "{\"alice\":2,\"bob\":2147483647}");
+    assert_true(client_may_run(c));
+    client_hold(c);
+    assert_false(client_may_run(c));
+    struct timespec moment = { 0, 300000000 };
+    nanosleep(&moment, NULL);
+    assert_true(client_may_run(c));
+    clients_configure(cs, "alice:rate=1");
+    assert_null(clients_limits(cs));
     clients_free(cs);
 }
 
@@ -131,6 +163,7 @@ main(void)
         cmocka_unit_test(a_client_runs_no_more_at_a_time_than_its_quota_says),
         cmocka_unit_test(what_other_nodes_know_of_a_client_counts),
         cmocka_unit_test(what_waits_is_what_was_accepted_and_does_not_run),
+        cmocka_unit_test(one_that_is_held_runs_again_a_moment_later),
         cmocka_unit_test(quotas_that_cannot_be_read_leave_those_before),
         cmocka_unit_test(records_of_clients_with_nothing_here_go_and_the_others_stay),
     };

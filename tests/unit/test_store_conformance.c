@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "common/auto.h"
+#include "common/clock.h"
 #include "server/store/labels.h"
 #include "tests/unit/store_rig.h"
 
@@ -1495,6 +1496,14 @@ what_waits_is_claimed_by_urgency_then_by_age(void **state)
 }
 
 static void
+add_usage_cb(void *arg, const char *client, int64_t device_ms)
+{
+    char *out = arg;
+
+    snprintf(out + strlen(out), 32, "%s %lld,", client, (long long)device_ms);
+}
+
+static void
 what_a_client_has_queued_and_used_is_summed_up(void **state)
 {
     struct rig *r = *state;
@@ -1502,13 +1511,14 @@ what_a_client_has_queued_and_used_is_summed_up(void **state)
     struct store_usage u;
     struct outcome o = { 0 };
     const int64_t midnight_ms = 86400000;
+    char used[128] = "";
 
     for (int i = 0; i < 4; i++) {
         rows[i] = rig_row();
         rows[i].client = (char *)(i < 3 ? "one" : "other");
         assert_int_equal(rig_add(r, &rows[i], "x"), 0);
     }
-    assert_int_equal(reader_get_usage(store_reader(r->store), "one", midnight_ms, &u, &r->err), 0);
+    assert_int_equal(reader_get_usage(store_reader(r->store), "one", midnight_ms + 5, 9, &u, &r->err), 0);
     assert_int_equal(u.queued, 3);
     assert_int_equal(u.device_ms, 0);
     for (int i = 1; i < 4; i++) {
@@ -1527,11 +1537,25 @@ what_a_client_has_queued_and_used_is_summed_up(void **state)
         rig_wait(r);
         assert_int_equal(o.code, 0);
     }
-    assert_int_equal(reader_get_usage(store_reader(r->store), "one", midnight_ms, &u, &r->err), 0);
+    assert_int_equal(reader_get_usage(store_reader(r->store), "one", midnight_ms + 5, 9, &u, &r->err), 0);
     assert_int_equal(u.queued, 1);
     assert_int_equal(u.device_ms, 700);
-    assert_int_equal(reader_get_usage(store_reader(r->store), "one", 2 * midnight_ms, &u, &r->err), 0);
+    assert_int_equal(reader_each_usage(store_reader(r->store), midnight_ms, add_usage_cb, used, &r->err), 0);
+    assert_true(strcmp(used, "one 700,other 700,") == 0 || strcmp(used, "other 700,one 700,") == 0);
+    *used = '\0';
+    assert_int_equal(reader_each_usage(store_reader(r->store), 2 * midnight_ms, add_usage_cb, used, &r->err),
+                     0);
+    assert_string_equal(used, "");
+    assert_int_equal(reader_get_usage(store_reader(r->store), "one", 2 * midnight_ms, 9, &u, &r->err), 0);
     assert_int_equal(u.device_ms, 0);
+    assert_int_equal(u.recent, 0);
+    int64_t now_ms = clock_wall_ms();
+    assert_int_equal(reader_get_usage(store_reader(r->store), "one", now_ms, 9, &u, &r->err), 0);
+    assert_int_equal(u.recent, 3); /* ids are of now */
+    assert_int_equal(reader_get_usage(store_reader(r->store), "one", now_ms, 2, &u, &r->err), 0);
+    assert_int_equal(u.recent, 2);
+    assert_int_equal(reader_get_usage(store_reader(r->store), "one", now_ms + 61000, 9, &u, &r->err), 0);
+    assert_int_equal(u.recent, 0);
 }
 
 static void

@@ -211,6 +211,16 @@ add_group_together(struct rig *r, struct submission_row *rows, int n)
 }
 
 static int
+cancel(struct rig *r, const char *id, int why)
+{
+    struct outcome o = { 0 };
+
+    assert_int_equal(store_cancel(r->store, id, why, rig_done, &o, &r->err), 0);
+    rig_wait(r);
+    return o.code;
+}
+
+static int
 claim_wanted(struct rig *r, struct store *s, const struct store_wants *wants, struct store_claim *out)
 {
     struct outcome o = { 0 };
@@ -388,6 +398,147 @@ nodes_claim_next_what_is_of_a_client_of_whom_less_runs_anywhere(void **state)
     store_close(other);
 }
 
+/* What a statement of the writer's has read of an index, or of the table from end to end, since the store was made. */
+static int
+scans(struct rig *r, const char *sql)
+{
+    assert_int_equal(pg_script(&back_end(r)->link, "SELECT pg_stat_force_next_flush(); SELECT 1", &r->err),
+                     0);
+    return (int)postgres_number(r->path, sql);
+}
+
+static void
+a_claim_looks_at_no_more_than_some_of_the_clients_that_wait(void **state)
+{
+    static const char table[] = "SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'job'",
+                      index[] = "SELECT sum(idx_scan) FROM pg_stat_user_indexes WHERE relname = 'job'";
+    struct rig *r = *state;
+    struct store_claim c;
+    char seen[2000] = { 0 };
+
+    postgres_number(r->path, "INSERT INTO verifierd.job (id, state, priority, attempts, claim, client)"
+                             " SELECT lpad(i::text, 36, '0'), 0, i % 2, 0, 0, lpad(i::text, 6, '0')"
+                             " FROM generate_series(0, 1999) i; ANALYZE verifierd.job");
+    int before = scans(r, table), probed = scans(r, index);
+    assert_int_equal(claim_wanted(r, r->store, NULL, &c), 0);
+    assert_int_equal(scans(r, table), before);
+    assert_in_range(scans(r, index) - probed, 1, 500);
+    /* The next claims look further, and each has its turn. */
+    seen[atoi(c.id)] = 1;
+    for (int i = 1; i < 1000; i++) {
+        assert_int_equal(claim_wanted(r, r->store, NULL, &c), 0);
+        assert_int_equal(atoi(c.id) % 2, 0); /* interactive */
+        assert_int_equal(seen[atoi(c.id)]++, 0);
+    }
+    assert_int_equal(claim_wanted(r, r->store, NULL, &c), 0);
+    assert_int_equal(atoi(c.id) % 2, 1);
+}
+
+static void
+no_more_of_a_client_is_claimed_by_all_nodes_than_may_run(void **state)
+{
+    struct rig *r = *state;
+    struct store *other = open_as(r, r->path, "other");
+    const struct store_wants wants = { .limits = "{\"one\":2,\"free\":2147483647,\"*\":1}" };
+    struct submission_row rows[6];
+    struct store_claim c, claims[8];
+    struct outcome o = { 0 };
+    size_t n = 0;
+
+    assert_non_null(other);
+    for (int i = 0; i < 6; i++) { /* "one": four of them, of both urgencies */
+        rows[i] = rig_row();
+        rows[i].client = (char *)(i < 4 ? "one" : i == 4 ? "two" : NULL);
+        rows[i].priority = i % 2;
+        assert_int_equal(rig_add(r, &rows[i], "x"), 0);
+    }
+    assert_int_equal(claim_as(r, other, &rows[0], &c), 0);
+    assert_int_equal(
+        store_claim_next(r->store, store_lease(r->store), &wants, 8, claims, &n, rig_done, &o, &r->err), 0);
+    rig_wait(r);
+    assert_int_equal(o.code, 0);
+    assert_int_equal(n, 3); /* one more of "one", that of "two", and the operator's */
+    for (size_t i = 0; i < n; i++)
+        assert_true(strcmp(claims[i].id, rows[2].id) == 0 || strcmp(claims[i].id, rows[4].id) == 0 ||
+                    strcmp(claims[i].id, rows[5].id) == 0);
+    assert_int_equal(claim_wanted(r, other, &wants, &c), ERR_NOTFOUND);
+    assert_int_equal(store_claim(other, store_lease(other), &wants, rows[1].id, &c, rig_done, &o, &r->err),
+                     0);
+    rig_wait(r);
+    assert_int_equal(o.code, ERR_FULL);
+    assert_int_equal(rig_release(r, rows[2].id, 0), 0);
+    assert_int_equal(store_claim(other, store_lease(other), &wants, rows[1].id, &c, rig_done, &o, &r->err),
+                     0);
+    rig_wait(r);
+    assert_int_equal(o.code, 0);
+    store_close(other);
+}
+
+/* It is claimed in a transaction that has not ended while the other node tries. */
+static int
+claim_beside(struct rig *r, struct store *first, const char *id, const struct store_wants *wants,
+             const struct submission_row *row)
+{
+    struct pgsql *p = pgsql_of(first->backend);
+    struct store_claim held = { .number = 0 }, c = { .number = 0 };
+    struct outcome o = { 0 };
+
+    memcpy(held.id, id, sizeof(held.id));
+    assert_int_equal(p->base.ops->begin(&p->base, &r->err), 0);
+    assert_int_equal(p->base.ops->claim(&p->base, store_lease(first), wants, &held, &c, &r->err), 0);
+    assert_int_equal(store_claim(r->store, store_lease(r->store), wants, row->id, &c, rig_done, &o, &r->err),
+                     0);
+    rig_wait(r);
+    assert_int_equal(p->base.ops->commit(&p->base, &r->err), 0);
+    return o.code;
+}
+
+static void
+what_is_identical_runs_on_one_node_at_a_time(void **state)
+{
+    struct rig *r = *state;
+    struct store *other = open_as(r, r->path, "other");
+    const struct store_wants all = { 0 };
+    struct submission_row rows[4];
+    struct store_claim c = { .number = 0 };
+
+    assert_non_null(other);
+    for (int i = 0; i < 4; i++) {
+        rows[i] = rig_row();
+        rows[i].content = i < 3 ? -7 : 0;
+        assert_int_equal(rig_add(r, &rows[i], "x"), 0);
+    }
+    assert_int_equal(claim_beside(r, other, rows[1].id, &all, &rows[0]), ERR_CONFLICT);
+    assert_int_equal(claim_as(r, r->store, &rows[0], &c), ERR_CONFLICT);
+    assert_int_equal(claim_as(r, other, &rows[2], &c), 0); /* where it runs, it follows */
+    assert_int_equal(claim_wanted(r, r->store, NULL, &c), 0);
+    assert_string_equal(c.id, rows[3].id);
+    assert_false(waits_for(r, r->store));
+    assert_true(waits_for(r, other));
+    assert_int_equal(cancel(r, rows[0].id, 1), 0); /* whoever takes that ends it at once */
+    assert_int_equal(claim_wanted(r, r->store, NULL, &c), 0);
+    assert_string_equal(c.id, rows[0].id);
+    store_close(other);
+}
+
+static void
+two_claims_at_once_do_not_pass_over_a_limit(void **state)
+{
+    struct rig *r = *state;
+    struct store *other = open_as(r, r->path, "other");
+    const struct store_wants wants = { .limits = "{\"*\":1}" };
+    struct submission_row rows[2];
+
+    assert_non_null(other);
+    for (int i = 0; i < 2; i++) {
+        rows[i] = rig_row();
+        rows[i].client = (char *)"one";
+        assert_int_equal(rig_add(r, &rows[i], "x"), 0);
+    }
+    assert_int_equal(claim_beside(r, other, rows[0].id, &wants, &rows[1]), ERR_FULL);
+    store_close(other);
+}
+
 static void
 a_home_ends_with_the_life_that_made_it(void **state)
 {
@@ -534,16 +685,6 @@ orders_of(struct rig *r, const char *node)
 
     assert_int_equal(reader_each_cancel(r->store->loop_reader, node, 10, order_cb, &o, &r->err), 0);
     return o;
-}
-
-static int
-cancel(struct rig *r, const char *id, int why)
-{
-    struct outcome o = { 0 };
-
-    assert_int_equal(store_cancel(r->store, id, why, rig_done, &o, &r->err), 0);
-    rig_wait(r);
-    return o.code;
 }
 
 static void
@@ -783,6 +924,10 @@ main(void)
         RIGGED(a_group_that_chooses_is_judged_by_one_node_at_a_time),
         RIGGED(the_first_that_wait_are_claimed_together),
         RIGGED(nodes_claim_next_what_is_of_a_client_of_whom_less_runs_anywhere),
+        RIGGED(a_claim_looks_at_no_more_than_some_of_the_clients_that_wait),
+        RIGGED(no_more_of_a_client_is_claimed_by_all_nodes_than_may_run),
+        RIGGED(two_claims_at_once_do_not_pass_over_a_limit),
+        RIGGED(what_is_identical_runs_on_one_node_at_a_time),
         RIGGED(what_a_compiler_hands_on_is_for_others_and_goes_with_its_end),
         RIGGED(who_asks_for_a_gpu_waits_for_a_node_that_has_it),
         RIGGED(a_home_ends_with_the_life_that_made_it),

@@ -71,11 +71,11 @@ pg_add_job(struct store_backend *b, const struct submission_row *row, const char
            const struct labels *labels, struct error *err)
 {
     return pg_run(&pgsql_of(b)->link, "add a job",
-                  "INSERT INTO job (id, state, priority, attempts, claim, together, gpu, client)"
-                  " VALUES ($1, $2, $3, $4, 0, $5, $6, coalesce($7, ''))",
+                  "INSERT INTO job (id, state, priority, attempts, claim, together, gpu, client, content)"
+                  " VALUES ($1, $2, $3, $4, 0, $5, $6, coalesce($7, ''), nullif($8::bigint, 0))",
                   SQL_VALUES(sql_text(row->id), sql_int(row->state), sql_int(row->priority),
                              sql_int(row->attempts), sql_text(together), sql_name(labels->gpu),
-                             sql_text(row->client)),
+                             sql_text(row->client), sql_int(row->content)),
                   NULL, err);
 }
 

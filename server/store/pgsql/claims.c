@@ -14,11 +14,17 @@
  * subquery again and would lock, and claim, more than one row. What is running is claimed again by its node where its
  * release failed: it has the attempts that the release said.
  *
- * What waits may be thousands that ask for a GPU which the node does not have, or are one client's. So the flows (GPU that
- * is asked for, '': none; priority; client) are found one after the other in an index that begins with them (job_flow).
- * Next is the flow of whose client the least runs on all nodes, with what this claim makes run. Order and bounds are such
- * that no other index serves, and no row is locked that is not chosen. A node that only compiles finds what was not handed
- * on by another, the oldest first (job_new).
+ * What waits may be thousands that ask for a GPU which the node does not have, or are one client's. So the kinds (GPU that
+ * is asked for, '': none; priority) are found one after the other in an index that begins with them (job_flow), and the
+ * clients of each. Next is the client of whom the least runs on all nodes, with what this claim makes run. As thousands of
+ * clients may wait, a claim looks at CLIENTS_MOST of each kind, and the next claim of this node at those behind. The
+ * bounds are equal columns, as the reading of an index does not end where a row of columns has passed its bound; and
+ * bitmaps are off (link.c), which would read all that a bound leaves. No row is locked that is not chosen. A node that only
+ * compiles finds what was not handed on by another, the oldest first (job_new).
+ *
+ * Two rules look at what others claim at this moment: how much of a client may run, and that what is identical runs on one
+ * node. Their functions (schema.c) take a lock that is let go with the transaction, or say no where somebody has it, and
+ * look then: the snapshot of a statement is older than a lock that it takes.
  */
 
 #define LEASE "SELECT 1 FROM node WHERE name = $1 AND epoch = $2 AND lease_until_ms > now_ms()"
@@ -45,41 +51,68 @@
 #define AT_HOME                                                                                           \
     "(chosen.together IS NULL OR chosen.together IN (TABLE home) OR (SELECT true FROM submission_group g" \
     " WHERE g.id = chosen.together AND " IS_OWN ") IS TRUE)"
+#define MINE AT_HOME " AND (content IS NULL OR verifierd.is_sole(content, $1))"
 #define LOCKED " FOR UPDATE SKIP LOCKED"
 #define MOST " LIMIT $3" LOCKED
 #define ONE " LIMIT 1"
-/* Flows, and their first rows; gpu: a parameter, the name of all GPUs of the node. */
+/* What is identical runs on another node. */
+#define TWIN "(SELECT true FROM job t WHERE t.content = job.content AND t.state = 1 AND t.node <> $1 LIMIT 1)"
+#define CONTENT "CASE cancel WHEN 0 THEN content END AS content"
+#define FREE "(NOT (" AWAY ") AND " TWIN " IS NULL)"
+/* How many more of a client may run, NULL: any number; limits: a parameter, as in store_wants. */
+#define ROOM(limits)                                                                          \
+    "CASE WHEN client <> '' AND " limits "::jsonb ?| ARRAY[client, '*'] THEN verifierd.room(" \
+    "client, (coalesce(" limits "::jsonb -> client, " limits "::jsonb -> '*'))::bigint) END"
 #define GPU "coalesce(gpu, '')"
 #define BY_FLOW " ORDER BY " GPU ", priority, client, id"
-#define HEAD "SELECT " GPU " AS gpu, priority, client, id FROM job WHERE state = 0"
-#define FLOWS(gpu)                                                                                     \
-    "flow AS ((" HEAD BY_FLOW ONE ") UNION ALL SELECT next.* FROM flow CROSS JOIN LATERAL (" HEAD      \
-    " AND (" GPU ", priority, client) > (flow.gpu, flow.priority, flow.client)" BY_FLOW ONE ") next)," \
-    " share AS MATERIALIZED (SELECT flow.*, (SELECT count(*) FROM job WHERE state = 1 AND client = "   \
-    "flow.client"                                                                                      \
-    ") AS runs FROM flow WHERE position(gpu IN " gpu ") > 0)"
+#define OF_KIND GPU " = kind.gpu AND priority = kind.priority"
+#define KIND "SELECT " GPU " AS gpu, priority FROM job WHERE state = 0"
+#define BEHIND " AND (" GPU ", priority) > (kind.gpu, kind.priority)"
+#define KINDS                     \
+    "kind AS ((" KIND BY_FLOW ONE \
+    ") UNION ALL SELECT next.* FROM kind CROSS JOIN LATERAL (" KIND BEHIND BY_FLOW ONE ") next)"
+/* Clients of a kind, and the first row of each: behind the one at which the last claim of this node ended, and up to it. */
+#define CLIENTS_MOST "64"
+#define CLIENT "SELECT client, id FROM job WHERE state = 0 AND " OF_KIND
+#define WALK(from, to)                                                                            \
+    "(WITH RECURSIVE walk AS ((" CLIENT from to BY_FLOW ONE ") UNION ALL SELECT next.* FROM walk" \
+    " CROSS JOIN LATERAL (" CLIENT " AND client > walk.client" to BY_FLOW ONE                     \
+    ") next) SELECT * FROM walk LIMIT " CLIENTS_MOST ")"
+#define WALK_ON WALK(" AND client > $6", "")
+#define WALK_FROM_THE_FIRST WALK("", " AND client <= $6")
+#define ROOM_OF_EACH ROOM("$5")
+#define SHARES                                                                                             \
+    KINDS ", flow AS MATERIALIZED (SELECT kind.*, near.*, row_number() OVER (PARTITION BY gpu,"            \
+          " priority ORDER BY client <= $6, client) AS nth FROM kind CROSS JOIN LATERAL (" WALK_ON         \
+          " UNION ALL " WALK_FROM_THE_FIRST " LIMIT " CLIENTS_MOST ") near WHERE position(kind.gpu IN $4)" \
+          " > 0), share AS MATERIALIZED (SELECT flow.*, (SELECT count(*) FROM job WHERE state = 1 AND"     \
+          " client = flow.client) AS runs, " ROOM_OF_EACH " AS room FROM flow)"
 /* n of a flow is its part of the most, where it has as many: what is left then is for the next look. */
-#define FIRST(most, lock)                                                                                    \
-    "SELECT first.* FROM (SELECT gpu, priority, client, greatest(1, count(*) FILTER (WHERE place <= " most   \
-    ")) AS n FROM (SELECT share.*, row_number() OVER (ORDER BY priority, runs + i, id) AS place FROM share," \
-    " generate_series(0, " most " - 1) i) p GROUP BY gpu, priority, client, runs, id"                        \
-    " ORDER BY priority, runs, id) s CROSS JOIN LATERAL (SELECT id, together FROM job WHERE state = 0"       \
-    " AND (" GPU ", priority, client) >= (s.gpu, s.priority, s.client)"                                      \
-    " AND (" GPU ", priority, client) <= (s.gpu, s.priority, s.client) AND NOT (" AWAY ")" BY_FLOW           \
-    " LIMIT s.n" lock ") first"
+#define PARTS                                                                                             \
+    "SELECT *, greatest(1, count(*) FILTER (WHERE place <= $3) OVER (PARTITION BY gpu, priority, client)" \
+    ") AS n FROM (SELECT *, row_number() OVER (ORDER BY priority, runs + i, id) AS place FROM (SELECT *," \
+    " row_number() OVER (PARTITION BY client ORDER BY priority, i, id) AS nth_of FROM (SELECT *,"         \
+    " row_number() OVER (ORDER BY priority, runs, id) AS rank FROM share WHERE room IS NULL OR room > 0)" \
+    " r, generate_series(1, CASE WHEN rank <= $3 THEN $3 ELSE 1 END) i) q WHERE room IS NULL OR nth_of"   \
+    " <= room) p"
+#define OF_SHARE GPU " = s.gpu AND priority = s.priority AND client = s.client"
+#define FIRST                                                                                           \
+    "SELECT first.* FROM (SELECT * FROM (" PARTS ") a WHERE i = 1 ORDER BY priority, runs, id) s CROSS" \
+    " JOIN LATERAL (SELECT id, together, content FROM job WHERE state = 0 AND " OF_SHARE                \
+    " AND " FREE BY_FLOW " LIMIT s.n" LOCKED ") first"
 /* The same for a node that only compiles; and of what is to be cancelled: whoever takes that does so, at home or not. */
-#define FIRST_NEW(limit)                                                                                \
-    "SELECT new.* FROM (SELECT id, together FROM job WHERE state = 0 AND NOT handed_on AND gpu IS NULL" \
-    " AND together IS NULL ORDER BY priority, id" limit ") new"
+#define FIRST_NEW(limit)                                                                                    \
+    "SELECT new.* FROM (SELECT id, together, content FROM job WHERE state = 0 AND NOT handed_on AND gpu IS" \
+    " NULL AND together IS NULL AND " TWIN " IS NULL ORDER BY priority, id" limit ") new"
 #define FIRST_CANCELLED(limit)                                                                           \
-    "SELECT ended.* FROM (SELECT id, NULL AS together FROM job WHERE state = 0 AND cancel > 0 ORDER BY " \
-    "id" limit ") ended"
+    "SELECT ended.* FROM (SELECT id, NULL AS together, NULL::bigint AS content FROM job WHERE state = 0" \
+    " AND cancel > 0 ORDER BY id" limit ") ended"
 /* which: rows of job that are locked. */
-#define CLAIM(which, attempts)                                                                        \
-    "lease AS MATERIALIZED (" LEASE "), chosen AS MATERIALIZED (" which "), " HOME                    \
-    " UPDATE job SET state = 1, node = $1, claim = claim + 1, attempts = 1 + " attempts               \
-    " WHERE id = ANY (ARRAY(SELECT id FROM chosen WHERE " AT_HOME ")) AND EXISTS (SELECT FROM lease)" \
-    " RETURNING id, claim, attempts, handed_on, cancel"
+#define CLAIM(which, attempts)                                                                       \
+    "lease AS MATERIALIZED (" LEASE "), chosen AS MATERIALIZED (" which "), " HOME                   \
+    ", claimed AS (UPDATE job SET state = 1, node = $1, claim = claim + 1, attempts = 1 + " attempts \
+    " WHERE id = ANY (ARRAY(SELECT id FROM chosen WHERE " MINE ")) AND EXISTS (SELECT FROM lease)"   \
+    " RETURNING id, claim, attempts, handed_on, cancel) SELECT *, NULL::text FROM claimed"
 #define NEXT(first) "SELECT * FROM (" FIRST_CANCELLED(MOST) " UNION ALL " first ") waits LIMIT $3"
 
 #define NODE_KEPT_MS "86400000" /* after its lease has ended */
@@ -247,6 +280,19 @@ pg_explain_miss(struct pgsql *p, const char *id, struct error *err)
                      submission_state_name((enum submission_state)pg_column_int(row, 0, 0)));
 }
 
+/* Whether it is what runs of its client for which it could not be claimed: ERR_FULL then. */
+static int
+check_room(struct pgsql *p, const char *id, const char *limits, struct error *err)
+{
+    AUTO_RESULT PGresult *row = NULL;
+    int rc = pg_ask(&p->link, "look for a submission",
+                    "SELECT client FROM job WHERE id = $1 AND state = 0 AND " ROOM("$2") " <= 0",
+                    SQL_VALUES(sql_text(id), sql_text(limits)), &row, err);
+    return rc == 0 && PQntuples(row) == 1
+               ? error_set(err, ERR_FULL, "of the client %s as many run as may", pg_column_text(row, 0, 0))
+               : rc;
+}
+
 int
 pg_claim(struct store_backend *b, const struct store_lease *l, const struct store_wants *wants,
          const struct store_claim *held, struct store_claim *out, struct error *err)
@@ -255,20 +301,25 @@ pg_claim(struct store_backend *b, const struct store_lease *l, const struct stor
     AUTO_RESULT PGresult *row = NULL;
     int rc = pg_ask(
         &p->link, "claim a submission",
-        "WITH " CLAIM("SELECT id, together FROM job WHERE NOT (" AWAY ") AND id = $3"
-                      " AND (state = 0 OR (state = 1 AND node = $1 AND claim = $4))"
-                      " AND (cancel > 0 OR position(" GPU " IN $6) > 0)"
-                      " AND ($7::int = 0 OR NOT (handed_on OR gpu IS NOT NULL OR together IS NOT NULL))"
-                      " AND EXISTS (SELECT FROM lease)" LOCKED,
-                      "CASE state WHEN 0 THEN attempts ELSE $5 END"),
+        "WITH " CLAIM(
+            "SELECT id, together, " CONTENT " FROM job WHERE NOT (" AWAY ") AND id = $3"
+            " AND (state = 0 OR (state = 1 AND node = $1 AND claim = $4))"
+            " AND (cancel > 0 OR position(" GPU " IN $6) > 0)"
+            " AND ($7::int = 0 OR NOT (handed_on OR gpu IS NOT NULL OR together IS NOT NULL))"
+            " AND (cancel > 0 OR state = 1 OR coalesce(" ROOM("$8") ", 1) > 0)"
+                                                                    " AND EXISTS (SELECT FROM lease)" LOCKED,
+            "CASE state WHEN 0 THEN attempts ELSE $5 END"),
         SQL_VALUES(sql_text(l->node), sql_int(l->epoch), sql_text(held->id), sql_int(held->number),
-                   sql_int(held->attempts), sql_text(wants->gpu), sql_int(wants->is_compiler)),
+                   sql_int(held->attempts), sql_text(wants->gpu), sql_int(wants->is_compiler),
+                   sql_text(wants->limits)),
         &row, err);
     if (rc == 0 && PQntuples(row) == 1)
         read_claim(row, 0, out);
     if (rc < 0 || PQntuples(row) == 1)
         return rc;
     rc = check_lease(p, l, err);
+    if (rc == 0 && wants->limits)
+        rc = check_room(p, held->id, wants->limits, err);
     return rc < 0 ? rc : pg_explain_miss(p, held->id, err);
 }
 
@@ -276,19 +327,26 @@ int
 pg_claim_next(struct store_backend *b, const struct store_lease *l, const struct store_wants *wants,
               size_t most, struct store_claim *out, size_t *n, struct error *err)
 {
-    static const char any[] = "WITH RECURSIVE " FLOWS("$4") ", " CLAIM(NEXT(FIRST("$3", LOCKED)), "attempts");
+    static const char any[] = "WITH RECURSIVE " SHARES ", " CLAIM(
+        NEXT(FIRST),
+        "attempts") " UNION ALL (SELECT NULL, 0, 0, false, 0, client FROM flow WHERE nth = " CLIENTS_MOST
+                    " ORDER BY client <= $6, client LIMIT 1)";
     static const char new[] = "WITH " CLAIM(NEXT(FIRST_NEW(MOST)), "attempts");
     struct pgsql *p = pgsql_of(b);
     AUTO_RESULT PGresult *rows = NULL;
-    const struct sql_value values[] = { sql_text(l->node), sql_int(l->epoch), sql_int((int64_t)most),
-                                        sql_text(wants->gpu) };
+    const struct sql_value values[] = { sql_text(l->node),    sql_int(l->epoch),       sql_int((int64_t)most),
+                                        sql_text(wants->gpu), sql_text(wants->limits), sql_text(p->after) };
     pg_defer(&p->link,
              "SET LOCAL plan_cache_mode = force_generic_plan"); /* a plan takes longer than a claim */
     int rc = pg_ask(&p->link, "claim what waits", wants->is_compiler ? new : any, values,
-                    wants->is_compiler ? 3 : 4, &rows, err);
-    *n = rc == 0 ? (size_t)PQntuples(rows) : 0;
-    for (size_t i = 0; i < *n; i++)
-        read_claim(rows, (int)i, &out[i]);
+                    wants->is_compiler ? 3 : 6, &rows, err);
+    *n = 0;
+    for (int i = 0; rc == 0 && i < PQntuples(rows); i++) {
+        if (pg_column_text(rows, i, 0))
+            read_claim(rows, i, &out[(*n)++]);
+        else
+            pg_column_name(rows, i, 5, p->after, sizeof(p->after));
+    }
     if (rc < 0 || *n > 0)
         return rc;
     rc = check_lease(p, l, err);
@@ -301,12 +359,13 @@ pg_waits(struct store_reader *r, const struct store_lease *l, const struct store
 {
     AUTO_RESULT PGresult *row = NULL;
     const struct sql_value values[] = { sql_text(l->node), sql_int(l->epoch), sql_text(wants->gpu) };
-    int rc = pg_read(r, "look for what waits",
-                     wants->is_compiler
-                         ? "SELECT FROM (" FIRST_NEW(ONE) " UNION ALL " FIRST_CANCELLED(ONE) ") waits LIMIT 1"
-                         : "WITH RECURSIVE " FLOWS("$3") " SELECT FROM (" FIRST_CANCELLED(
-                               ONE) " UNION ALL " FIRST("1", "") ") waits LIMIT 1",
-                     values, wants->is_compiler ? 0 : 3, &row, err);
+    static const char new[] = "SELECT FROM (" FIRST_NEW(ONE) " UNION ALL " FIRST_CANCELLED(ONE) ") w LIMIT 1";
+    static const char any[] = "WITH RECURSIVE " KINDS " SELECT FROM (" FIRST_CANCELLED(
+        ONE) " UNION ALL SELECT f.* FROM kind CROSS"
+             " JOIN LATERAL (SELECT id, together, content FROM job WHERE state = 0 AND " OF_KIND
+             " AND " FREE BY_FLOW ONE ") f WHERE position(kind.gpu IN $3) > 0) w LIMIT 1";
+    int rc = pg_read(r, "look for what waits", wants->is_compiler ? new : any, values,
+                     wants->is_compiler ? 1 : 3, &row, err);
 
     *out = rc == 0 && PQntuples(row) == 1;
     return rc;

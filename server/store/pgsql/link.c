@@ -194,11 +194,14 @@ static int
 set_up(struct pg_link *l, const char *node, struct error *err)
 {
     const char *const values[] = { node };
-    int rc = pg_script(l,
-                       "SET search_path = verifierd; SET client_encoding = 'UTF8'; SET bytea_output = 'hex';"
-                       "SET client_min_messages = warning; SET lock_timeout = " PG_LOCK_TIMEOUT ";"
-                       "SET idle_in_transaction_session_timeout = '5s'",
-                       err);
+    int rc =
+        pg_script(l,
+                  "SET search_path = verifierd; SET client_encoding = 'UTF8'; SET bytea_output = 'hex';"
+                  "SET client_min_messages = warning; SET lock_timeout = " PG_LOCK_TIMEOUT ";"
+                  "SET idle_in_transaction_session_timeout = '5s';"
+                  /* Each statement reads few rows, in order, and may be planned while a table is empty. */
+                  "SET jit = off; SET enable_bitmapscan = off; SET enable_seqscan = off",
+                  err);
     if (rc < 0)
         return rc;
     PGresult *r = PQexecParams(l->conn, "SELECT set_config('verifierd.node', $1, false)", 1, NULL, values,

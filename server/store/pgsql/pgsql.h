@@ -16,16 +16,17 @@ struct pgsql {
     struct pg_link link;
     struct packer packer;
     struct store_lease lease;
-    int64_t epoch;          /* of the last life that was joined */
-    bool is_held;           /* somebody has a transaction open for too long */
-    int64_t pruned_s;       /* when sums that are too old were last removed */
-    char writer[33];        /* whose transactions these are, in the table writer */
-    int64_t transaction;    /* number of the last one that was begun */
-    bool is_begun;          /* it is under way */
-    bool is_relaxed;        /* a database that may lose what was acknowledged will do */
-    bool is_refused;        /* the last that was reached will not do */
-    atomic_bool is_away;    /* the writer waits for the database; any thread, as the next */
-    atomic_bool is_hurried; /* it shall wait no longer */
+    int64_t epoch;                     /* of the last life that was joined */
+    char after[STORE_KEY_CLIENT_SIZE]; /* the client at which the last claim ended looking */
+    bool is_held;                      /* somebody has a transaction open for too long */
+    int64_t pruned_s;                  /* when sums that are too old were last removed */
+    char writer[33];                   /* whose transactions these are, in the table writer */
+    int64_t transaction;               /* number of the last one that was begun */
+    bool is_begun;                     /* it is under way */
+    bool is_relaxed;                   /* a database that may lose what was acknowledged will do */
+    bool is_refused;                   /* the last that was reached will not do */
+    atomic_bool is_away;               /* the writer waits for the database; any thread, as the next */
+    atomic_bool is_hurried;            /* it shall wait no longer */
 };
 
 static inline struct pgsql *

@@ -379,6 +379,22 @@ static const char version_answers[] =
     ");"
     "ALTER TABLE answer ALTER data SET STORAGE EXTERNAL;"; /* it is compressed */
 
+/*
+ * What is identical runs on one node, and of a client no more than may (claims.c). What a node of the version before adds
+ * runs beside what is identical, and it claims what it likes.
+ */
+static const char version_twins[] =
+    "ALTER TABLE job ADD COLUMN IF NOT EXISTS content bigint;"
+    "CREATE OR REPLACE FUNCTION is_sole(bigint, text) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN"
+    "  IF NOT pg_try_advisory_xact_lock($1) THEN RETURN false; END IF;"
+    "  RETURN NOT EXISTS (SELECT FROM verifierd.job WHERE content = $1 AND state = 1 AND node <> $2);"
+    "END $$;"
+    "CREATE OR REPLACE FUNCTION room(text, bigint) RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN"
+    "  IF NOT pg_try_advisory_xact_lock(hashtextextended($1, 0)) THEN RETURN 0; END IF;"
+    "  RETURN $2 - (SELECT count(*) FROM verifierd.job WHERE client = $1 AND state = 1);"
+    "END $$;";
+static const char *const twins_indices[] = { "job_content ON job (content) WHERE state = 1", NULL };
+
 static const struct pg_step steps_known[] = { { .sql = version_1 },
                                               { .sql = version_nodes },
                                               { .sql = version_orders },
@@ -390,7 +406,8 @@ static const struct pg_step steps_known[] = { { .sql = version_1 },
                                               { .sql = "", .indices = waiting_indices },
                                               { .sql = version_removals },
                                               { version_shares, NULL, shares_indices },
-                                              { .sql = version_answers } };
+                                              { .sql = version_answers },
+                                              { version_twins, NULL, twins_indices } };
 
 const struct pg_step *
 pg_schema_steps(size_t *n)
@@ -521,7 +538,7 @@ run_batches(struct pg_link *l, const char *sql, struct error *err)
 {
     AUTO_RESULT PGresult *row = NULL, *before = NULL;
     const char *at = "";
-    int rc = pg_script(l, "SET enable_seqscan = off", err);
+    int rc = 0;
 
     while (rc == 0 && at) {
         PQclear(before);
@@ -529,7 +546,7 @@ run_batches(struct pg_link *l, const char *sql, struct error *err)
         rc = pg_ask(l, "change old rows", sql, SQL_VALUES(sql_text(at)), &row, err);
         at = rc == 0 ? pg_column_text(row, 0, 0) : NULL;
     }
-    return rc == 0 ? pg_script(l, "RESET enable_seqscan", err) : rc;
+    return rc;
 }
 
 /* One that was stopped halfway is there and of no use. */
