@@ -323,18 +323,37 @@ def test_no_fault_loses_doubles_or_changes_a_verdict(world: World) -> None:
             world.strike()
 
 
+def check_back(world: World, fault: Callable[[], None], what: str) -> None:
+    """Clients have what they had before BACK_S after the fault is over."""
+    time.sleep(STEADY_S)
+    begun = time.monotonic()
+    took_s = world.suffer(fault)
+    while math.isinf(world.back_s(begun)) and time.monotonic() < begun + took_s + BACK_S + WINDOW_S:
+        time.sleep(0.1)
+    back_s = world.back_s(begun)
+    print(f"{fault.__name__}: {what} after {took_s:.1f} s, 95 % of the usual after {back_s:.1f} s")
+    assert back_s <= took_s + BACK_S
+
+
 def test_a_standby_that_takes_over_has_all_that_was_acknowledged(world: World) -> None:
     """There and back, and clients soon have what they had before. The second time both can be written for a while."""
     with load(world):
         for fault in (world.fail_over, world.fail_over_late):
-            time.sleep(STEADY_S)
-            begun = time.monotonic()
-            took_s = world.suffer(fault)
-            while math.isinf(world.back_s(begun)) and time.monotonic() < begun + took_s + BACK_S + WINDOW_S:
-                time.sleep(0.1)
-            back_s = world.back_s(begun)
-            print(f"{fault.__name__}: the next standby after {took_s:.1f} s, 95 % of the usual after {back_s:.1f} s")
-            assert back_s <= took_s + BACK_S
+            check_back(world, fault, "the next standby")
+
+
+@pytest.mark.slow
+def test_clients_soon_have_what_they_had_before_any_other_fault(world: World) -> None:
+    """A node is stopped for as long as its draw says, and clients that asked it wait meanwhile."""
+    with load(world):
+        for fault in (
+            world.kill_node,
+            world.crash_database,
+            world.end_backends,
+            world.cut_after_commit,
+            world.stop_node,
+        ):
+            check_back(world, fault, "over")
 
 
 @pytest.mark.slow
