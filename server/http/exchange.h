@@ -47,7 +47,7 @@ struct exchange_read {
     char client[TOKEN_NAME_SIZE]; /* the caller's, "": the operator */
     const char *task;             /* the task that is looked for first, by id or name; NULL: none */
     char task_id[HASH_TEXT_SIZE]; /* which that is */
-    char *kept[6];
+    char *kept[8];
     bool is_short; /* there was no memory or no place for one more */
     int rc;
     struct error err;

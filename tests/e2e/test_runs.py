@@ -35,6 +35,8 @@ def test_a_run_is_filtered_and_summed_up_by_its_steps(client: service.Client, ta
     assert sorted(ids(client, f"/v1/submissions?run={name}&step=0&limit=1&view=brief")) == [max(items[0])]
     assert sorted(ids(client, f"/v1/submissions?run={name}&policy_version=step-3&view=brief")) == sorted(items[1])
     assert ids(client, f"/v1/submissions?run={name}&policy_version=step") == []
+    every = f"state=done&task={task}&class=syntax&client=c&group={second['id']}&run={name}&step=4&policy_version=step-3"
+    assert ids(client, f"/v1/submissions?{every}&cursor={second['id']}&limit=1") == []
     assert ids(client, f"/v1/groups?run={name}&step=4") == [second["id"]]
     (listed,) = client.expect("GET", f"/v1/groups?run={name}&step=4")["items"]
     assert (listed["run"], listed["step"]) == (run, 4)
