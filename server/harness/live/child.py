@@ -542,8 +542,8 @@ class Child:
                     outputs = _in_turn(bindings)()
             except BaseException:
                 self._is_spent = True  # torch may be left in the middle of a capture
-                _leave_capture(self._device, self._pool.id)
                 torch.cuda.set_stream(torch.cuda.default_stream())
+                _leave_capture(self._device, self._pool.id)
                 raise
             self._synchronize()
 
