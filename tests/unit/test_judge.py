@@ -22,7 +22,7 @@ class Scripted(judge.Job):
         self.policy = judge.Policy.parse(rig.policy())
         self.is_too_large = False
         self._random = random.Random(1)
-        self._exposed, self._order = [], []
+        self._exposed, self._order, self._nan_seed = [], [], 0
         self.ends = ends
 
     def _ask_together(self, case: Any, wanted: list[tuple[str, int]]) -> None:

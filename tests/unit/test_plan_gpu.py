@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import triton
 import triton.language as tl
 from daemon import first_gpu
 from rig import TASK, Rig, policy
+from test_together import ALONE, TELLING, told
 
 from executor import archive  # isort: skip
 from executor.launch import Compiled  # isort: skip
@@ -27,6 +29,14 @@ def _scaled_relu(x, w, y, n, total, BLOCK: tl.constexpr):  # type: ignore[no-unt
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < total
     value = tl.maximum(tl.load(x + at, mask=inside), 0.0) * tl.load(w + at % n, mask=inside)
+    tl.store(y + at, value, mask=inside)
+
+
+@triton.jit
+def _bounded(x, w, y, n, total, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < total
+    value = tl.minimum(tl.maximum(tl.load(x + at, mask=inside), 0.0), 40.0) * tl.load(w + at % n, mask=inside)
     tl.store(y + at, value, mask=inside)
 
 
@@ -138,6 +148,28 @@ def test_a_right_plan_passes_and_is_timed_by_events(rig: Rig, task: tuple[str, d
     assert timing["calls"] > 1, "a call of some microseconds is timed as several in one graph"
     allocation, kernel = timing["step_shares"]
     assert allocation < 0.1 < 0.9 < kernel
+
+
+def test_cases_that_are_judged_together_come_to_what_they_come_to_alone(tmp_path: Path) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("gpu: no GPU on this machine")
+    found = {}
+    for name, prelude in (("alone", ALONE), ("together", TELLING)):
+        (tmp_path / name).mkdir()
+        with Rig(tmp_path / name, device=first_gpu(), prelude=prelude) as one:
+            reference = one.child()
+            task = reference, one.register(reference, TASK)
+            found[name] = [judge(one, task, images(task[1]), ("tiny", "full"), seed=seed) for seed in (3, 4)]
+            wrong = judge(one, task, images(task[1], _bounded), ("tiny", "full"))
+            assert list(wrong.values())[-1]["class"] == "mismatch", wrong
+            found[name].append(wrong)
+    for alone, together in zip(found["alone"], found["together"], strict=True):
+        assert told(alone) == told(together)
+    counts = [
+        {name: run["full"]["detail"]["together"] for name, run in zip(found, runs, strict=True)}
+        for runs in zip(*found.values(), strict=True)
+    ][:2]
+    assert all(count["alone"] == 0 and count["together"] > 6 for count in counts), counts
 
 
 def test_the_quickest_configuration_is_found_and_run(rig: Rig, task: tuple[str, dict[str, Any]]) -> None:

@@ -348,10 +348,10 @@ CASE = {"name": "own", "elements": 1 << 20, "breaks_ties": False}
 def judged(task: Drawing) -> judge.Job:
     job = judge.Job("job", task, SimpleNamespace(device=torch.device("cpu")), spec={"cases": {"own": CASE}},  # type: ignore[arg-type]
         policy=judge.Policy.parse(rig.policy()), seed=1, call_limit_ms=1.0, element_limit=None)  # fmt: skip
-    job._first_seed = 5
+    job.first_seed = 5
     first = job._once(CASE, None, 5, "own.0")
     assert first is not None
-    job._first = first[1].sampled()
+    job.first = first[1].sampled()
     return job
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import partial
 from typing import Any, Final
 
 import torch
-from shared import operators, plan
+from shared import native, operators, plan
 
 from executor import archive
+from executor.launch import LaunchRefused
 from executor.replay import Vary
 from executor.steps import StepError
 
+PRELOADED_MOST: Final = 8
 FOREIGN: Final[tuple[operators.Foreign, ...]] = ("movement", "library", "any")
 
 
@@ -46,6 +49,22 @@ class Runner:
         self._foreign = foreign
         self._kernels: Any = None  # loaded, on a GPU
         self._functions: Any = None  # taken from the source, without one
+
+    def preload(self) -> None:
+        """Load the kernels, on a GPU, where they are few: it takes longer than a call. What fails here fails again."""
+        if self._device.type != "cuda" or len(self._images) > PRELOADED_MOST:
+            return
+        kernels = self._all_kernels()
+        for index in self._images:
+            with contextlib.suppress(LaunchRefused, native.NativeError):
+                kernels.get(index)
+
+    def _all_kernels(self) -> Any:
+        from executor import gpu
+
+        if self._kernels is None:
+            self._kernels = gpu.Kernels(self._plan, self._images)
+        return self._kernels
 
     def close(self) -> bool:
         """Unload the kernels. Whether nothing is left of them but what native.scrub() takes away. On a GPU only."""
@@ -82,9 +101,7 @@ class Runner:
             return self._interpreted(trace, allows)
         from executor import gpu
 
-        if self._kernels is None:
-            self._kernels = gpu.Kernels(self._plan, self._images)
-        return gpu.Model(trace, self._kernels, self._device, allows=allows, prepares=prepares)
+        return gpu.Model(trace, self._all_kernels(), self._device, allows=allows, prepares=prepares)
 
     def _interpreted(self, trace: plan.Trace, allows: Any) -> Any:
         from compiler import extract

@@ -166,6 +166,7 @@ class Child:
         self._source = ""
         self._filename = cases.REFERENCE_FILE
         self._module: types.ModuleType | None = None
+        self._case_modules: dict[tuple[tuple[str, Any], ...], types.ModuleType] = {}  # by what is overridden
         self._plan: Any = None  # what runs plans, where a plan takes the module's place
         self._is_spent = False  # no other plan may be run here
         self._entry = ""
@@ -284,6 +285,7 @@ class Child:
         except BaseException as error:
             raise StepFailed("import", error, self._filename) from None
         self._channel.send({"ev": "loaded"})
+        self._plan.preload()  # while the referee draws inputs
 
     def _op_renew(self, message: Message) -> None:
         """A plan was run on a GPU, and another one may follow: nothing of the first is left, in memory or on the chip.
@@ -327,7 +329,10 @@ class Child:
         assert self._module is not None
         if not overrides:
             return self._module
-        return cases.load_module(self._source, "reference", cases.REFERENCE_FILE, overrides)
+        key = tuple(overrides.items())
+        if key not in self._case_modules:
+            self._case_modules[key] = cases.load_module(self._source, "reference", cases.REFERENCE_FILE, overrides)
+        return self._case_modules[key]
 
     def _op_build(self, message: Message) -> None:
         _, placer, _ = self._require()
@@ -443,12 +448,15 @@ class Child:
         stride = message.integer("stride", 0, 1 << 48)
         empty, seed = message.optional_text("empty"), message.body.get("seed")
         runs = message.body.get("runs") or [message.body] * sets
+        places = message.body.get("places") or range(sets)
+        hows = message.body.get("hows") or [message.body.get("how")] * sets
+        wide: list[Any] = []
         try:
-            for index, run in zip(range(sets), runs, strict=True):
+            for index, run, place, how in zip(range(sets), runs, places, hows, strict=True):
                 if empty is not None:
                     call = self._empty_call(empty, message.body.get("pause_ns"))
                 else:
-                    call = self._model_call(message, index * stride, run["dtype"], tf32=run["tf32"])
+                    call = self._model_call(message, place * stride, run["dtype"], wide, how or None, tf32=run["tf32"])
                 self._bindings[first + index] = Binding(call, run["tf32"], seed, empty is not None)
         except BaseException as error:
             raise StepFailed("bind", error, self._filename) from None
@@ -467,8 +475,13 @@ class Child:
         calls = {"silent": "call_silently", "guarded": "call_guarded", "by steps": "call_by_steps"}
         return partial(model if how is None else getattr(model, calls[how]), *args)
 
-    def _model_call(self, message: Message, shift: int, dtype: str | None, *, tf32: bool) -> Callable[[], Any]:
-        """A call of what `bind` names, on inputs so many bytes behind those that it names."""
+    def _model_call(
+        self, message: Message, shift: int, dtype: str | None, wide: list[Any], how: str | None, *, tf32: bool
+    ) -> Callable[[], Any]:
+        """A call of what `bind` names, on inputs so many bytes behind those that it names.
+
+        wide: gets the model in fp64, for all calls of this message where it keeps nothing from one to the next.
+        """
         arena, _, _ = self._require()
 
         def view(note: TensorNote) -> torch.Tensor:
@@ -477,12 +490,14 @@ class Child:
         args = values.decode(message.body["inputs"], view)
         model = self._models[message.text("model")]
         if dtype is not None:
-            model = copy.deepcopy(model).double() if isinstance(model, torch.nn.Module) else model
+            model = wide[0] if wide else _in_fp64(model)
+            if not wide and isinstance(model, torch.nn.Module) and next(model.buffers(), None) is None:
+                wide.append(model)
             args = cases.cast_inputs(args, "float64")
         if message.body.get("training") is not None and isinstance(model, torch.nn.Module):
             model.train(message.boolean("training"))
         if self._plan is not None:
-            return self._planned_call(model, args, message.optional_text("how"))
+            return self._planned_call(model, args, how)
         call = _Call(model, args)
         if message.text("model") in self._compiled:
             self._compile(call, tf32=tf32)
@@ -661,6 +676,10 @@ class Child:
     def _synchronize(self) -> None:
         if self._device.type == "cuda":
             torch.cuda.synchronize()
+
+
+def _in_fp64(model: Any) -> Any:
+    return copy.deepcopy(model).double() if isinstance(model, torch.nn.Module) else model
 
 
 class _Call:

@@ -6,6 +6,7 @@ it answers is compared here, with what the reference answered on the same inputs
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 import re
@@ -21,7 +22,7 @@ from shared import values
 from shared.arena import Heap, align
 from shared.wire import Json, clean_text
 
-from oracle import tolerance, variations
+from oracle import together, tolerance, variations
 from oracle.answers import Answers
 from oracle.peer import NotTheCandidate, Peer, PeerFailed
 from oracle.reference import (
@@ -304,12 +305,18 @@ class Job:
         self._exposed: list[str] = []  # transformations at which the candidate failed at the tiny case
         self._order: list[str] = []  # in which they are tried there, as far as there is time
         self._used: set[str] = set()  # transformations that this submission was judged by at its own size
-        self._first_seed = 0
-        self._first: Expected | None = None
+        self.first_seed = self._nan_seed = 0
+        self.first: Expected | None = None
         self._errors: dict[int, float] = {}
         self._tf32_matters = False
         self._together: dict[tuple[str, str | None, int], Answered | None] = {}
         """Answers that were asked for together, by case, transformation and seed; None: the inputs are not fit."""
+        self._judged: dict[together.Key, together.Item] = {}
+        """Cases that were judged together, and passed or are unfit, by model, transformation and seed."""
+        self._tried = 0  # cases that were asked together, the last time
+        self._took_ns = math.inf
+        self._call_ns: dict[str, tuple[float, int]] = {}
+        """By case: what a call of the candidate took, seen from here, and the elements of that case."""
         self.is_planned = False  # a plan is judged, in a process that runs no code of the candidate's but its kernels
 
     # --- open ---
@@ -352,8 +359,8 @@ class Job:
                 "skip",
                 detail={"why": "the task has no case that is small enough for the interpreter"},
             )
-        self._first_seed = self._next_seed()
-        result = self._case(case, Step(name=case["name"]), self._first_seed, twice=False)
+        self.first_seed, self._nan_seed = self._next_seed(), self._next_seed()
+        result = self._case(case, Step(name=case["name"]), self.first_seed, twice=False)
         binds = self.spec["dynamic_shapes"] or self.spec["tiny_declared"] or case["name"] == "own"
         if (
             result.class_ is None
@@ -384,11 +391,11 @@ class Job:
         why = None
         order = self._order = self._secret_order()
         seeds = [self._next_seed() for _ in order]  # so that `full` has the same ones, however many are tried
-        self._ask_together(case, list(zip(order, seeds, strict=True)))
+        gone = self._ask_together(case, [*zip(order, seeds, strict=True), ("nan", self._nan_seed)])
         for index, (name, seed) in enumerate(zip(order, seeds, strict=True)):
             if time.monotonic() > end and index >= SCREEN_LEAST:
                 break
-            result = self._case(case, Step((name,), name=name), seed, twice=False)
+            result = gone or self._case(case, Step((name,), name=name), seed, twice=False)
             if result.class_ is None:
                 continue
             if result.class_ in SHAPELESS or binds:
@@ -426,7 +433,8 @@ class Job:
 
     def _try_nan(self, case: Json, report: Report) -> None:
         """Inputs with NaN, on which nothing rests either: tl.maximum drops what torch.relu hands on."""
-        result = self._case(case, Step(("nan",), name="nan"), self._next_seed(), twice=False)
+        gone = self._ask_together(case, [("nan", self._nan_seed)])
+        result = gone or self._case(case, Step(("nan",), name="nan"), self._nan_seed, twice=False)
         _tell(report, result, "nan_differs", "where inputs have NaN")
 
     def _own_instead(self, result: CaseResult, why: str) -> Report:
@@ -450,29 +458,36 @@ class Job:
             limit = "the task's own size is too large for the interpreter"
             return Report("full", "skip", detail={"why": limit})
         own = self.spec["cases"]["own"]
+        self._judged.clear()
         _, state = self.reference.model(own, 0)
         secret = self._by_need()
         steps = plan(self.policy, self.spec, bool(state), secret, self._random)
         seeds = [self._next_seed() for _ in steps]
-        self._first_seed = seeds[0]
+        self.first_seed = seeds[0]
         self._used.clear()
-        results: list[CaseResult] = []
-        for index, step in enumerate(steps):
-            seed = seeds[index] if step.seed_of is None else seeds[step.seed_of]
-            case = own if step.case is None else self.spec["cases"]["shapes"][step.case]
-            twice = self._device.type == "cuda" or index in (0, len(steps) - 1)
-            results.append(self._case(case, step, seed, twice=twice and self.policy.name != "kernelbench"))
-            if results[-1].is_gone:
+        seeds = [seed if step.seed_of is None else seeds[step.seed_of] for step, seed in zip(steps, seeds, strict=True)]
+        more = self._all_left(secret, {step.case for step in steps}) if self._asks_all() else []
+        asked = [*zip(steps, seeds, strict=True), *more]
+        gone = self._judge_together(asked)
+        results: list[CaseResult] = [] if gone is None else [gone]
+        for index, (step, seed) in enumerate(zip(steps, seeds, strict=True)):
+            if results and results[-1].is_gone:
                 break
+            twice = self._device.type == "cuda" or index in (0, len(steps) - 1)
+            twice = twice and self.policy.name != "kernelbench"
+            results.append(self._case(self._case_of(step), step, seed, twice=twice))
+            if index == 0 and not self._tried and results[0].class_ is None:
+                gone = self._judge_together(asked[1:])
+                results += [] if gone is None else [gone]
         of = len(steps)
-        if not results[-1].is_gone and self._asks_all():
-            more = self._all_left(own, secret, {step.case for step in steps})
-            results, of = [*results, *more], of + len(more)
+        if not results[-1].is_gone and more:
+            found = self._judge_left(more)
+            results, of = [*results, *found], of + len(found)
         if self.policy.relations and all(result.class_ is None for result in results):
             from oracle import related
 
-            asked = related.judge_all(self, self._next_seed())
-            results, of = [*results, *asked], of + len(asked)
+            found = related.judge_all(self, self._next_seed())
+            results, of = [*results, *found], of + len(found)
         return self._report("full", results, of)
 
     def tell_generality(self, report: Report) -> None:
@@ -483,15 +498,23 @@ class Job:
         if not self.is_planned or self.policy.name == "kernelbench" or report.outcome == "fail":
             return
         results: list[tuple[Json, CaseResult]] = []
-        for case in others_of(self.spec, self._device):
-            step = Step(name=case["name"])
-            try:
+        self._judged.clear()
+        asked: list[tuple[Json, Json]] = []
+        items: list[together.Item] = []
+        with contextlib.suppress(NotTheCandidate):
+            for case in others_of(self.spec, self._device):
                 told = {**case, "name": plan_format.OTHER + case["name"]}
-                results.append((case, self._case(told, step, self.reference.told_seed, twice=False)))
-            except NotTheCandidate:
-                break
-            if results[-1][1].is_gone:
-                break
+                model, state = self.reference.model(told, 0)
+                items.append(together.Item(told, None, self.reference.told_seed, 0, model, state))
+                asked.append((case, told))
+        with contextlib.suppress(NotTheCandidate):
+            gone = self._judge_items(items)
+            for case, told in asked:
+                step = Step(name=case["name"])
+                result = gone or self._case(told, step, self.reference.told_seed, twice=False)
+                results.append((case, result))
+                if result.is_gone:
+                    break
         failed = next(((case, result) for case, result in results if result.class_ is not None), None)
         held = sum(result.class_ is None for _, result in results)
         if results:
@@ -512,23 +535,112 @@ class Job:
             return self.reference.call_takes(own) < CHEAP_NS
         return self.is_planned and bool(own["elements"] <= SCREEN_ELEMENTS) and self.spec["cases"]["tiny"] is not None
 
-    def _all_left(self, own: Json, secret: Sequence[str], taken: set[int | None]) -> list[CaseResult]:
-        """What no case has had: transformations at the task's own size, but for those that are not fit for it, and
-        the other sizes and dtype that judge."""
-        shapes = self.spec["cases"]["shapes"]
-        others = _others(self.policy, self.spec, self._random, len(shapes))
+    def _case_of(self, step: Step) -> Json:
+        cases = self.spec["cases"]
+        return dict(cases["own"] if step.case is None else cases["shapes"][step.case])
+
+    def _all_left(self, secret: Sequence[str], taken: set[int | None]) -> list[tuple[Step, int]]:
+        """What no case has, with seeds: all secret transformations at the task's own size, and the other sizes and
+        dtype that judge."""
+        others = _others(self.policy, self.spec, self._random, len(self.spec["cases"]["shapes"]))
         steps = [Step((name,), name=name) for name in secret] + [step for step in others if step.case not in taken]
-        seeds = [self._next_seed() for _ in steps]
-        self._ask_together(own, [pair for pair in zip(secret, seeds, strict=False) if pair[0] not in self._used])
+        return [(step, self._next_seed()) for step in steps]
+
+    def _judge_left(self, steps: list[tuple[Step, int]]) -> list[CaseResult]:
+        """But for transformations that were used, or that are not fit."""
+        own = self.spec["cases"]["own"]
+        wanted = [(step.transforms[0], seed) for step, seed in steps if step.case is None]
+        self._ask_together(own, [(name, seed) for name, seed in wanted if name and name not in self._used])
         results: list[CaseResult] = []
-        for step, seed in zip(steps, seeds, strict=True):
-            case = own if step.case is None else shapes[step.case]
-            result = self._case(case, step, seed, twice=False)
+        for step, seed in steps:
+            result = self._case(self._case_of(step), step, seed, twice=False)
             if result.against is not None or result.class_ is not None:
                 results.append(result)
             if result.is_gone:
                 break
         return results
+
+    # --- cases that are judged together ---
+
+    def _judge_together(self, steps: Sequence[tuple[Step, int]]) -> CaseResult | None:
+        """What these steps will ask, by what is known of the task. Given where the process is gone: why."""
+        used, items = set(self._used), []
+        for step, seed in steps:
+            case = self._case_of(step)
+            weights = step.weights if not step.weights or self._takes_other_weights(case) else 0
+            for transform in step.transforms:
+                if transform is None or not (transform in used or self.reference.is_unfit(case, transform)):
+                    model, state = self.reference.model(case, weights)
+                    is_original = step.name == "original"
+                    items.append(together.Item(case, transform, seed, weights, model, state, is_original))
+                    if step.case is None and transform in variations.SECRET:
+                        used.add(transform)
+                    break
+        return self._judge_items(items)
+
+    def _judge_items(self, items: list[together.Item]) -> CaseResult | None:
+        """Of a plan; _once() finds what is sure. Given where the process is gone: why."""
+        self._tried = 0
+        if not self.is_planned or self.policy.name == "kernelbench":
+            return None
+        result = None
+        try:
+            self._tried = together.judge(self, items)
+        except PeerFailed as failure:
+            result = CaseResult(", ".join(str(item.transform or item.case["name"]) for item in items))
+            result.fail(failure.class_, failure.error.get("text") or str(failure), failure.rule)
+            result.error, result.is_gone = failure.error, failure.is_gone
+        self._judged.update({item.key: item for item in items if item.is_unfit or item.max_abs is not None})
+        return result
+
+    def call_takes(self, case: Json) -> float:
+        """Nanoseconds of a call of the candidate, about, as seen from here: by one of another case, where that is all
+        that is known."""
+        found = self._call_ns.get(case["name"])
+        if found is not None:
+            return found[0]
+        if self._device.type == "cuda":
+            return 0.0
+        others = (ns * max(1.0, case["elements"] / max(1, elements)) for ns, elements in self._call_ns.values())
+        return max(others, default=math.inf)
+
+    def recall(self, key: together.Key, case: Json, seed: int) -> Answered | None:
+        """What was answered to another submission."""
+        if not self._is_shared(case, seed):
+            return None
+        model, transform, _ = key
+        return self.reference.known(self._question(model, transform, seed))
+
+    def keep(
+        self, key: together.Key, case: Json, seed: int, tree: Any, views: list[torch.Tensor], expected: Expected
+    ) -> None:
+        """For others who ask the same. tree: of set 0."""
+        if self._is_shared(case, seed):
+            model, transform, _ = key
+            self.reference.remember(self._question(model, transform, seed), tree, expected, views)
+
+    def _is_shared(self, case: Json, seed: int) -> bool:
+        """Other submissions ask for it, too, and it is small."""
+        is_told = seed == self.reference.told_seed
+        return is_told or (self._answers is not None and case["elements"] <= SCREEN_ELEMENTS)
+
+    def hows(self, expected: Expected) -> tuple[str, str, str]:
+        """How the candidate is called for the original case: plainly, with guard zones, and without its kernels."""
+        is_guarded = self._device.type == "cuda" and self._fits_zones(self.reference.sizes.inputs, expected)
+        return "", "guarded" if is_guarded else "", "silent"
+
+    def bind(
+        self, first: int, model: str, tree: Any, places: Sequence[int], hows: Sequence[str], *, bells: int
+    ) -> None:
+        """Calls of the candidate, each on inputs so many sets behind these."""
+        self.candidate.bind(
+            first, model, tree, sets=len(places), stride=self.reference.sizes.inputs, places=places, hows=hows,
+            limit_ms=self._bind_limit_ms, tf32=self._allows_tf32(), seed=CALL_SEED, bells=bells,
+        )  # fmt: skip
+
+    def lie_in_heap(self, outputs: list[tuple[str, Any]]) -> bool:
+        """They lie where the candidate's answers have to; where they may not, it is looked at one by one."""
+        return all(self.candidate.is_in_heap(leaf) for _, leaf in outputs)
 
     def own_answer(self, model: str, tree: Any) -> list[Any]:
         """The candidate's outputs for the same inputs, copied."""
@@ -566,7 +678,13 @@ class Job:
         prepared = self._prepare(case, step, seed, model, result)
         if prepared is None:
             return result
-        self._run_case(model, case, step.weights, state, *prepared, result, twice=twice)
+        tree, expected = prepared
+        if isinstance(tree, together.Item):
+            result.max_abs, result.max_rel, result.matched = tree.max_abs, tree.max_rel, 1.0
+            result.call_ms = tree.call_ms
+            self._account(expected, case, result)
+        else:
+            self._run_case(model, case, step.weights, state, tree, expected, result, twice=twice)
         return result
 
     def _run_case(
@@ -586,6 +704,7 @@ class Job:
         try:
             self.build(model, case, weights, state)
             self._judge_calls(model, tree, expected, twice, result)
+            self._call_ns[case["name"]] = self._took_ns, case["elements"]
             if case.get("dtype") is not None:  # what is timed is as exact as the task's own dtype is
                 self._errors, self._tf32_matters = known
         except PeerFailed as failure:
@@ -612,7 +731,7 @@ class Job:
                         "another seed" if step.seed_of is None else "the same inputs"
                     )
                 if step.name == "original":
-                    self._first = expected.sampled()
+                    self.first = expected.sampled()
                 break
             if transform in self._used or self.reference.is_unfit(case, transform):
                 continue
@@ -634,13 +753,18 @@ class Job:
         return tree, expected
 
     def _once(self, case: Json, transform: str | None, seed: int, model: str) -> tuple[Any, Expected] | None:
-        """Inputs and the right answer, None where the transformation is not fit for the task.
+        """Inputs and the right answer, None where the transformation is not fit for the task. Where the case was judged
+        together with others, it is in the inputs' place.
 
         Of a small case both are asked for once by all submissions with the same seed, as those of a group have: so is
         most of `tiny`. So they are of a case that decides nothing, whose seed is everybody's. Of a larger one the
         answer is kept alone, and for groups. What is kept is the referee's own, and no process of another has seen or
         sees it.
         """
+        judged = self._judged.get((model, transform, seed))
+        if judged is not None:
+            self.reference.recalled += judged.is_recalled
+            return None if judged.expected is None else (judged, judged.expected)
         reference, question = self.reference, self._question(model, transform, seed)
         is_small = case["elements"] <= SCREEN_ELEMENTS or seed == reference.told_seed
         found = reference.recall(question) if is_small else None
@@ -671,7 +795,7 @@ class Job:
         return None if expected is None else (tree, expected)
 
     def _question(self, model: str, transform: str | None, seed: int) -> Hashable:
-        first = self._first_seed if transform in variations.REARRANGING else None
+        first = self.first_seed if transform in variations.REARRANGING else None
         return model, transform, seed, first, self.precision(), self.policy.name == "kernelbench"
 
     def _keep(self, question: Hashable, tree: Any, expected: Expected, *, is_small: bool) -> None:
@@ -683,14 +807,19 @@ class Job:
         if self._answers is not None and self._answers.is_fit(inputs):
             self._answers.keep((self.reference.peer.name, question), inputs, expected)
 
-    def _ask_together(self, case: Json, wanted: list[tuple[str, int]]) -> None:
+    def _ask_together(self, case: Json, wanted: list[tuple[str, int]]) -> CaseResult | None:
         """For the right answers under these transformations, with their seeds, as many as one bell makes at a time.
 
-        _once() finds them; what is not asked here it asks for by itself.
+        _once() finds them; what is not asked here it asks for by itself. A plan is judged by them at once. Given where
+        its process is gone after that: why.
         """
         reference, self._together = self.reference, {}
-        model, _ = reference.model(case, 0)
+        model, state = reference.model(case, 0)
         is_small = case["elements"] <= SCREEN_ELEMENTS
+        items = [together.Item(case, name, seed, 0, model, state) for name, seed in wanted]
+        gone = self._judge_items([item for item in items if item.key not in self._judged])
+        if gone is not None:
+            return gone
 
         def is_known(name: str, seed: int) -> bool:
             question = self._question(model, name, seed)
@@ -699,25 +828,30 @@ class Job:
             return self._answers is not None and self._answers.has((reference.peer.name, question))
 
         left = [
-            (name, seed) for name, seed in wanted if not reference.is_unfit(case, name) and not is_known(name, seed)
+            (name, seed)
+            for name, seed in wanted
+            if (model, name, seed) not in self._judged
+            and not reference.is_unfit(case, name)
+            and not is_known(name, seed)
         ]
         while len(left) > 1:
-            asked = [self._asks(case, name) for name, _ in left]
+            asked = [self.asks(case, name) for name, _ in left]
             fit = reference.fit_at_once(model, asked, precision=self.precision())
             if fit < 2:
-                return
+                break
             self._ask_some(case, model, left[:fit], asked[:fit])
             left = left[fit:]
+        return None
 
     def _ask_some(self, case: Json, model: str, wanted: list[tuple[str, int]], asked: list[Asks]) -> None:
         reference, size = self.reference, self.reference.sizes.inputs
-        seeds = [self._first_seed if name in variations.REARRANGING else seed for name, seed in wanted]
+        seeds = [self.first_seed if name in variations.REARRANGING else seed for name, seed in wanted]
         try:
             first = reference.inputs(case, seeds[0], 0, seeds[1:])
         except ReferenceBroken:  # a number among them is drawn, too; or each will fail alone
             return
         trees = [place_tree(first, index * size)[0] for index in range(len(wanted))]
-        changed = [self._transform(case, name, tree, seed) for (name, seed), tree in zip(wanted, trees, strict=True)]
+        changed = [self.transform(case, name, tree, seed) for (name, seed), tree in zip(wanted, trees, strict=True)]
         made = reference.make_at_once(model, trees, asked, precision=self.precision())
         bells = reference.bells
         for (name, seed), tree, is_changed, calls in zip(wanted, trees, changed, made, strict=False):
@@ -729,13 +863,13 @@ class Job:
 
     def _draw(self, case: Json, transform: str | None, seed: int) -> Any:
         """The inputs, in set 0 of the reference's arena; None where the transformation leaves them as they are."""
-        tree = self.reference.inputs(case, self._first_seed if transform in variations.REARRANGING else seed)
-        if transform is not None and not self._transform(case, transform, tree, seed):
+        tree = self.reference.inputs(case, self.first_seed if transform in variations.REARRANGING else seed)
+        if transform is not None and not self.transform(case, transform, tree, seed):
             return None
         synchronize(self._device)
         return tree
 
-    def _transform(self, case: Json, transform: str, tree: Any, seed: int) -> bool:
+    def transform(self, case: Json, transform: str, tree: Any, seed: int) -> bool:
         """Whether it changed anything. The change is queued."""
         name = variations.name_for(transform, case)
         return name is not None and variations.apply(name, self.reference.views(tree), seed)
@@ -745,7 +879,7 @@ class Job:
         reference = self.reference
         if reference.takes_other_weights is None:
             model, _ = reference.model(case, 1)
-            tree = reference.inputs(case, self._first_seed)
+            tree = reference.inputs(case, self.first_seed)
             synchronize(self._device)
             reference.takes_other_weights = self.admitted_answer(model, tree) is not None
         return reference.takes_other_weights
@@ -776,11 +910,11 @@ class Job:
         return expected
 
     def _is_plain_known(self, case: Json) -> bool:
-        return case["name"] == "own" and self._first is not None
+        return case["name"] == "own" and self.first is not None
 
-    def _asks(self, case: Json, transform: str) -> Asks:
+    def asks(self, case: Json, transform: str) -> Asks:
         scales = (
-            self._first.plain_scales() if transform == "spikes" and self._is_plain_known(case) and self._first else ()
+            self.first.plain_scales() if transform == "spikes" and self._is_plain_known(case) and self.first else ()
         )
         is_extreme = transform in variations.EXTREME
         is_tied = transform == "ties"  # from which the last digit leads to another side of a step
@@ -790,15 +924,15 @@ class Job:
         self, case: Json, transform: str, model: str, tree: Any, made: Made | None = None
     ) -> Expected | None:
         """The right answer to transformed inputs; None where the transformation is not fit for the task."""
-        asks, has_nan = self._asks(case, transform), transform == "nan"
+        asks, has_nan = self.asks(case, transform), transform == "nan"
         try:
             expected = self.admitted_answer(model, tree, asks, has_nan=has_nan, made=made)
         except ReferenceBroken:  # an assertion of a kernel's, say: it leaves a process of no more use
             self.reference.set_fatal(case, transform)
             raise
-        if expected is None or (expected.is_constant() and not (self._first and self._first.is_constant())):
+        if expected is None or (expected.is_constant() and not (self.first and self.first.is_constant())):
             return None
-        is_same = self._is_plain_known(case) and self._first is not None and not expected.differs(self._first)
+        is_same = self._is_plain_known(case) and self.first is not None and not expected.differs(self.first)
         return None if is_same else expected
 
     def precision(self) -> str:
@@ -886,8 +1020,11 @@ class Job:
         """The second call of the plain case has guard zones, where copies of its tensors are not too large."""
         if not self.is_planned or self._device.type != "cuda" or result.name != "original":
             return False
+        return self._fits_zones(sum(view.nbytes for view in mine), expected)
+
+    def _fits_zones(self, size: int, expected: Expected) -> bool:
         answers = (tolerance.as_tensor(value) for value in expected.values)
-        return sum(t.nbytes for t in (*mine, *answers) if t is not None) <= GUARDED_BYTES
+        return size + sum(answer.nbytes for answer in answers if answer is not None) <= GUARDED_BYTES
 
     def _require_own_work(
         self, set_: int, model: str, placed: Any, expected: Expected, result: CaseResult, *, tf32: bool
@@ -939,18 +1076,26 @@ class Job:
             _compare(f"output {path}", path, got, wanted, limits[index], result, expected.other(index))
             if isinstance(leaf, torch.Tensor) and not is_kernelbench and result.name in PLAIN_CASES:
                 _check_rounding(path, leaf, expected.allowed[index], result)
-        self._tf32_matters = expected.tf32
-        result.note = result.note or expected.ambiguous()
-        if self.is_planned and expected.scales:  # of spiked inputs, which no plan is timed with
-            return limits
-        for index, error in enumerate(expected.errors):
-            self._errors[index] = max(error, self._errors.get(index, 0.0))
+        self._account(expected, {}, result)
         return limits
 
-    def timing_limit(self, leaf: int, wanted: Any, *, is_extreme: bool = False) -> tolerance.Limit:
+    def _account(self, expected: Expected, case: Json, result: CaseResult) -> None:
+        """What timed answers may err follows from what checked ones may; not where these are of another dtype."""
+        result.note = result.note or expected.ambiguous()
+        if case.get("dtype") is not None:
+            return
+        self._tf32_matters = expected.tf32
+        if self.is_planned and expected.scales:  # of spiked inputs, which no plan is timed with
+            return
+        for index, error in enumerate(expected.errors):
+            self._errors[index] = max(error, self._errors.get(index, 0.0))
+
+    def timing_limit(
+        self, leaf: int, wanted: Any, *, is_extreme: bool = False, known: float | None = None
+    ) -> tolerance.Limit:
         """The limit for a sample of a timed output, against the reference's own answer: both may err by it.
 
-        is_extreme: of inputs under an extreme transformation, where it is as in a checked call.
+        is_extreme: of inputs under an extreme transformation, where it is as in a checked call. known: its scale_of().
         """
         tensor, dtype = tolerance.as_tensor(wanted), tolerance.dtype_of(wanted)
         if tensor is None:
@@ -962,7 +1107,7 @@ class Job:
             share = tolerance.ambiguous_most(error, tensor.numel(), 2 * tolerance.AMBIGUOUS_SANE)
             return tolerance.Limit(0.0, 0.0, 1.0 - share, math.inf)
         ratio = tolerance.EXTREME_RATIO if is_extreme else 1.0
-        return tolerance.limit_for(dtype, tensor, error, tf32=self._tf32_matters, ratio=ratio)
+        return tolerance.limit_for(dtype, tensor, error, tf32=self._tf32_matters, ratio=ratio, known=known)
 
     def _check_inputs(
         self,
@@ -1025,8 +1170,11 @@ class Job:
         """result: gets the call's time on a GPU, which is rough, and only told: by it a group chooses whom to time."""
         start = time.monotonic_ns()
         answer = self.candidate.call(set_, self.call_limit_ms)
+        took_ns = time.monotonic_ns() - start
+        if result is not None:
+            self._took_ns = float(took_ns)
         if result is not None and self._device.type == "cuda":
-            result.call_ms = (time.monotonic_ns() - start) / 1e6
+            result.call_ms = took_ns / 1e6
         return answer
 
 

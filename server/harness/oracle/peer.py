@@ -342,20 +342,24 @@ class Peer:
         dtype: str | None = None,
         tf32: bool = False,
         runs: Sequence[Run] | None = None,
+        places: Sequence[int] | None = None,
         seed: int | None = None,
         empty: str | None = None,
         pause_ns: int | None = None,
         training: bool | None = None,
         how: str | None = None,
+        hows: Sequence[str] | None = None,
         bells: int = 0,
     ) -> None:
         """The same for as many sets from set_ on, whose inputs lie stride bytes further each.
 
         runs: of each set its own dtype and tf32.
+        places: how many strides behind these inputs each set's lie; None: as many as it is behind set_.
         empty: "kernel", which has the GPU for pause_ns, or "nothing"; None: a call of the model.
         training: the mode that the model is put into before each call; None: it stays as it is.
         how: of a plan: "silent", none of the candidate's kernels is launched; on a GPU "guarded", with guard zones, or
         "by steps", which steps_ns() asks about.
+        hows: the same of each set, "" for None.
         bells: the child is armed for as many, without events.
         """
         message = {
@@ -376,6 +380,10 @@ class Peer:
         }
         if runs is not None:
             message["runs"] = [{"dtype": run.dtype, "tf32": run.tf32} for run in runs]
+        if places is not None:
+            message["places"] = list(places)
+        if hows is not None:
+            message["hows"] = list(hows)
         self.ask(message, "bound", limit_ms)
         self.armed += bells
 

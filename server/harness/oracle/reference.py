@@ -52,7 +52,7 @@ LIMIT_MS: Final = 120_000
 BITS: Final = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """By bytes of an element."""
 SETS: Final = 2
-SETS_MOST: Final = 64
+SETS_MOST: Final = 128
 SETS_SHARE: Final = 32
 """A task with small inputs gets more sets, up to SETS_MOST or this part of the GPU's memory, so that a bell may be
 several calls; and as much for the outputs of those calls."""
@@ -98,7 +98,7 @@ class ReferenceRaised(ReferenceBroken):
 
 
 @contextmanager
-def _blamed(what: str) -> Iterator[None]:
+def blamed(what: str) -> Iterator[None]:
     """Around all that is made of what the reference's process told: it has run the task's code, and may tell anything.
 
     What it makes fail here ends that process and not the referee, which others need.
@@ -245,7 +245,7 @@ class Expected:
 
     def is_finite(self) -> bool:
         """No value is infinite or no number; a pass over all of them."""
-        with _blamed("outputs"):
+        with blamed("outputs"):
             return all(_is_finite(leaf) for leaf in [*self.own, *(self.values if self.against == "fp64" else [])])
 
     def has_some_nan(self) -> bool:
@@ -417,9 +417,12 @@ class Reference:
         """What a graph takes beyond its kernels, with a cold cache or a warm one (oracle/timing.py)."""
         self.call_ns: dict[str, float] = {}
         """Device time of a call of a model as a graph, about: as the last job measured it."""
+        self.timed_scales: dict[tuple[str, str | None, int], float] = {}
+        """scale_of() a timed answer, by model, transformation and output: as the first one had it."""
         self._viewed: tuple[Any, list[torch.Tensor]] | None = None  # the tree that was looked at last
         self.told_seed = secrets.randbits(62)
         """Of inputs whose answers decide nothing: all submissions have the same ones."""
+        self._alone: set[str] = set()
         self.relations: dict[str, relations.Form | None] = {}
         """By name: the form in which the reference satisfies it at the task's own size; None: in none."""
         self._asks = Asks()  # of the answer that is being computed
@@ -444,7 +447,7 @@ class Reference:
         """Load the task, once."""
         if self.spec:
             return
-        with _blamed("sizes"):
+        with blamed("sizes"):
             self.sizes = sizes = Sizes.of(spec, self.peer.device)
         self._require_room("inputs and outputs", sizes.inputs + sizes.outputs)
         base = sizes.heap_base
@@ -477,7 +480,7 @@ class Reference:
                 )
             except PeerFailed as error:
                 raise ReferenceBroken(f"the reference could not be built: {error.error['text']}") from None
-            with _blamed("weights"):
+            with blamed("weights"):
                 self._states[key] = [self._checked_weight(item) for item in state]
         return name, self._states[key]
 
@@ -500,7 +503,7 @@ class Reference:
             tree = self.peer.make_inputs(seeds, case["overrides"], set_ * size, size, dtype=case.get("dtype"))
         except PeerFailed as error:
             raise ReferenceBroken(f"get_inputs() failed: {error.error['text']}") from None
-        with _blamed("inputs"):
+        with blamed("inputs"):
             placed, end = place_tree(tree, set_ * size)
             if end > (set_ + 1) * size:
                 raise ReferenceBroken("get_inputs() made larger inputs than it did when the task was registered")
@@ -538,14 +541,20 @@ class Reference:
     def knows(self, question: Hashable) -> bool:
         return question in self._answered
 
+    def known(self, question: Hashable) -> Answered | None:
+        return self._answered.get(question)
+
     def kept(self, tree: Any, views: list[torch.Tensor], expected: Expected) -> Answered:
         """Copies of the inputs, whose place is where the tree says, and of the answer, whose values are in the heap."""
         values = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in expected.values]
         return Answered(tree, [view.clone() for view in views], replace(expected, values=values))
 
-    def remember(self, question: Hashable, tree: Any, expected: Expected) -> None:
-        """The inputs lie in set 0, as they were when the answer was made. What is large after all is not kept."""
-        views = self.views(tree)
+    def remember(
+        self, question: Hashable, tree: Any, expected: Expected, views: list[torch.Tensor] | None = None
+    ) -> None:
+        """tree: of set 0. views: the inputs, as they were when the answer was made; None: they lie there. What is large
+        after all is not kept."""
+        views = self.views(tree) if views is None else views
         answers = [*expected.values, *expected.own]
         answers += [item.value for item in expected.changed or ()]
         if sum(x.nbytes for x in [*views, *answers] if isinstance(x, torch.Tensor)) > ANSWER_BYTES:
@@ -554,7 +563,7 @@ class Reference:
         while len(self._answered) > ANSWERS_MOST:
             self._answered.popitem(last=False)
 
-    def _runs_for(self, asks: Asks, precision: str) -> list[Run]:
+    def runs_for(self, asks: Asks, precision: str) -> list[Run]:
         """The calls that an answer takes."""
         runs = [Run()]
         if self._allows(precision) and self.tf32_matters is not False:
@@ -563,6 +572,25 @@ class Reference:
             runs += [Run("float64"), *([JITTERED] if asks.scatters else [])]
             runs += [Run("rounded")] * (ROUNDED_RUNS if asks.rounds else 0)
         return runs
+
+    def answers_at_once(self, model: str) -> bool:
+        """Calls for several answers of this model may be one bell: it has answered before, so that it is known that it
+        changes no inputs, also in fp64."""
+        is_known = model in self._steady and model not in self._fails_at_once and model not in self._alone
+        return is_known and not self.mutates_inputs and not self._fp64_fails and NOT_AT_ONCE not in self.fatal
+
+    def set_alone(self, model: str) -> None:
+        """Found before: this model's answers are not all floating-point tensors."""
+        self._alone.add(model)
+
+    def bind_runs(self, first: int, model: str, tree: Any, runs: Sequence[tuple[Run, int]], *, bells: int) -> None:
+        """Calls from set `first` on. runs: how, and on which inputs, by how many sets these lie behind tree's."""
+        told = [Run("float64", run.tf32) if run is JITTERED else run for run, _ in runs]
+        self.bells += bells
+        self.peer.bind(
+            first, model, tree, sets=len(runs), stride=self.sizes.inputs, runs=told, places=[at for _, at in runs],
+            seed=CALL_SEED, bells=bells,
+        )  # fmt: skip
 
     def fit_at_once(self, model: str, asked: Sequence[Asks], *, precision: str) -> int:
         """How many of these answers one bell makes, the first ones: none of a large or slow task, nor before the model
@@ -574,7 +602,7 @@ class Reference:
         most = min(sizes.sets, sizes.calls // 2)  # in fp64 outputs are twice as large
         most = min(most, AT_ONCE_BYTES // max(1, sizes.inputs, sizes.outputs, sizes.state))
         most = min(most, int(AT_ONCE_NS / max(1.0, self.rough_ns.get(model, 1.0))))
-        calls = itertools.accumulate(len(self._runs_for(asks, precision)) for asks in asked)
+        calls = itertools.accumulate(len(self.runs_for(asks, precision)) for asks in asked)
         return sum(of <= most for of in calls)
 
     def make_at_once(self, model: str, trees: Sequence[Any], asked: Sequence[Asks], *, precision: str) -> list[Made]:
@@ -586,7 +614,7 @@ class Reference:
         size = self.sizes.inputs
         if self.fit_at_once(model, asked, precision=precision) < len(asked):
             return []
-        runs = [self._runs_for(asks, precision) for asks in asked]
+        runs = [self.runs_for(asks, precision) for asks in asked]
         more = [(index, run) for index, each in enumerate(runs) for run in each[1:]]
         every = [*((index, Run()) for index in range(len(runs))), *more]
         if len(every) < 2:
@@ -598,7 +626,7 @@ class Reference:
             for copy, view in zip(copies, views, strict=True):
                 copy.copy_(view)
             if run is JITTERED:
-                _jitter(copies)
+                jitter(copies)
         synchronize(self.peer.device)
         start = time.monotonic_ns()
         try:
@@ -667,7 +695,7 @@ class Reference:
         self._asks = asks
         known = self.mutates_inputs, self.tf32_matters, self._fp64_fails
         try:
-            with _blamed("outputs"):
+            with blamed("outputs"):
                 if made is None:
                     made = next(iter(self.make_at_once(model, [tree], [asks], precision=precision)), None)
                 if made is None:
@@ -789,7 +817,7 @@ class Reference:
             moved = self._wide(model, tree, JITTERED.dtype)
         else:
             self._restore(tree, pristine)  # else what a call changed is put back unseen
-            _jitter(inputs)
+            jitter(inputs)
             synchronize(self.peer.device)
             moved = self._wide(model, tree)
             for view, kept in zip(inputs, pristine, strict=True):
@@ -808,7 +836,7 @@ class Reference:
         is_moved = any(view.dtype is torch.float32 for view in views)
         if not is_moved or sum(view.nbytes for view in views) > SCATTER_BYTES:
             return changed
-        _jitter(views)
+        jitter(views)
         synchronize(self.peer.device)
         self._own(model, tree, tf32=False)
         moved = [SCATTER * _error(views[item.index], item.value) for item in changed]
@@ -906,7 +934,7 @@ class Reference:
         self._fp64_fails = True
 
 
-def _jitter(inputs: list[torch.Tensor]) -> None:
+def jitter(inputs: list[torch.Tensor]) -> None:
     """Move those of single precision by their last digits."""
     for index, view in enumerate(view for view in inputs if view.dtype is torch.float32):
         variations.jitter(view, CALL_SEED + index)

@@ -51,6 +51,8 @@ BLOCK: Final = 5
 """Pairs between two looks at the interval."""
 AHEAD_BYTES: Final = 64 << 20
 """Inputs of a bell that are larger than this are drawn for it alone: to have them copied once more takes its time."""
+ROWS_BYTES: Final = 8 << 20
+"""Answers of a bell that come to no more are copied to be compared, all at once."""
 NARROW: Final = ((100_000, 0.003), (20_000, 0.01), (0, 0.02))
 """Early stop: from so many nanoseconds of a call on, the interval of the median log-ratio is within this on either
 side. From one judgement to the next a short call is other by 1 % whatever the number of its bells."""
@@ -219,8 +221,6 @@ class DeviceTimer:
         self._empty_ns = job.reference.graph_ns[is_cold]
         known_ns = job.reference.call_ns.get(self._model)
         self._record(1 if known_ns is None else self._calls_for(known_ns))
-        for side in self._sides:
-            self._bells(side, GRAPH_SET, max(1, job.policy.warmup - LENGTH_BELLS))
         ours_ns, theirs_ns = (self._length(side) for side in self._sides)
         job.reference.call_ns[self._model] = ours_ns
         self._call_ns = min(ours_ns, theirs_ns)
@@ -244,8 +244,9 @@ class DeviceTimer:
         return max(1, min(most, math.ceil(BELL_NS / max(1.0, ns))))
 
     def _length(self, side: Side) -> float:
-        """Nanoseconds of a call, about."""
-        found = self._bells(side, GRAPH_SET, LENGTH_BELLS)
+        """Nanoseconds of a call, about, by the last bells of a warm-up."""
+        bells = max(1, self._job.policy.warmup - LENGTH_BELLS) + LENGTH_BELLS
+        found = self._bells(side, GRAPH_SET, bells)[-LENGTH_BELLS:]
         return max(1.0, (statistics.median(found) - self._empty_ns) / self._calls)
 
     def _capture(self, calls: int) -> None:
@@ -390,8 +391,11 @@ class DeviceTimer:
     def _limit(self, call: int, leaf: int, wanted: torch.Tensor) -> tolerance.Limit:
         key = (self._drawn[call], leaf)
         if key not in self._limits:
-            is_extreme = self._drawn[call] in variations.EXTREME
-            self._limits[key] = self._job.timing_limit(leaf, wanted, is_extreme=is_extreme)
+            scales, place = self._job.reference.timed_scales, (self._model, *key)
+            if place not in scales and wanted.is_floating_point():
+                scales[place] = tolerance.scale_of(wanted)
+            is_extreme, known = self._drawn[call] in variations.EXTREME, scales.get(place)
+            self._limits[key] = self._job.timing_limit(leaf, wanted, is_extreme=is_extreme, known=known)
         return self._limits[key]
 
     def _is_compared(self) -> bool:
@@ -406,7 +410,7 @@ class DeviceTimer:
             for leaf, ((_, right), (_, mine)) in enumerate(zip(expected, found, strict=True))
             if isinstance(right, torch.Tensor)
         ]
-        if tolerance.are_surely_within(pairs):
+        if self._are_surely_within(pairs, len(wanted)):
             return True
         unfit = {name for name, expected in zip(self._drawn, wanted, strict=True) if name and not _is_finite(expected)}
         if unfit:
@@ -414,6 +418,17 @@ class DeviceTimer:
             return False
         self._find_difference(wanted, got)
         return True
+
+    def _are_surely_within(self, pairs: list[tuple[torch.Tensor, torch.Tensor, tolerance.Limit]], calls: int) -> bool:
+        """Of several small calls each output's are compared at once. False: not surely."""
+        if calls < 2 or not pairs or sum(got.nbytes for got, _, _ in pairs) > ROWS_BYTES:
+            return tolerance.are_surely_within(pairs)
+        leaves = len(pairs) // calls
+        rows = [pairs[leaf::leaves] for leaf in range(leaves)]
+        if any(x.shape != row[0][1].shape for row in rows for got, right, _ in row for x in (got, right)):
+            return tolerance.are_surely_within(pairs)
+        found = [tolerance.are_rows_within(*(list(of) for of in zip(*row, strict=True))) for row in rows]
+        return bool(torch.stack(found).all())
 
     def _find_difference(self, wanted: list[list[tuple[str, Any]]], got: list[list[tuple[str, Any]]]) -> None:
         for call, (expected, found) in enumerate(zip(wanted, got, strict=True)):

@@ -122,19 +122,43 @@ def scale_of(expected: torch.Tensor) -> float:
 
     Trimmed, so that a few spikes do not loosen what is asked of all the others. The device is waited for once.
     """
-    flat = expected.reshape(-1)
-    step = max(1, flat.numel() // SAMPLE)
-    sample = _wide(flat[::step]).abs()
+    return float(scales_of(expected.reshape(1, -1))) if expected.numel() else 0.0
+
+
+def scales_of(rows: torch.Tensor) -> torch.Tensor:
+    """scale_of() each row, in fp64. They have elements."""
+    sample = _wide(rows[:, :: max(1, rows.shape[1] // SAMPLE)]).abs()
     counts = torch.isfinite(sample) & (sample > 0)
-    squares = torch.where(counts, sample, torch.inf).sort().values.square()
-    of = counts.sum()
+    squares = torch.where(counts, sample, torch.inf).sort(1).values.square()
+    of = counts.sum(1, keepdim=True)
     kept = (of * (1.0 - TRIM)).long().clamp_min(1)
-    place = torch.arange(len(squares), device=squares.device)
-    sums = [torch.where(place < n, squares, 0.0).sum() / n for n in (kept, of)]
-    if not len(squares):
-        return 0.0
-    trimmed, whole, n = torch.stack([*sums, of]).tolist()
-    return max(math.sqrt(trimmed), FLOOR * math.sqrt(whole)) if n else 0.0
+    place = torch.arange(squares.shape[1], device=squares.device)
+    trimmed, whole = (torch.where(place < n, squares, 0.0).sum(1) / n.clamp_min(1)[:, 0] for n in (kept, of))
+    return torch.where(of[:, 0] > 0, torch.maximum(trimmed.sqrt(), FLOOR * whole.sqrt()), 0.0)
+
+
+def relative_errors(got: torch.Tensor, expected: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+    """relative_error() of each row, by the scales. In fp64."""
+    error = (got - expected).abs() / (scales[:, None] + expected.abs()).clamp_min(1e-300)
+    return torch.where(torch.isfinite(error), error, 0.0).amax(1)
+
+
+def distances(
+    got: torch.Tensor, expected: torch.Tensor, atol: torch.Tensor, rtol: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Of each row, in fp64: how many elements are beyond its limit, and the largest errors, absolute and relative."""
+    error, size = (got - expected).abs(), expected.abs()
+    odd = ~torch.isfinite(got) | ~torch.isfinite(expected)
+    same = (got == expected) | (got.isnan() & expected.isnan())
+    wrong = torch.where(odd, ~same, error > atol + rtol * size)
+    error = torch.where(odd, 0.0, error)
+    relative = torch.where(size > 1e-30, error / size.clamp_min(1e-30), 0.0)
+    return wrong.sum(1).double(), error.amax(1), torch.where(odd, 0.0, relative).amax(1)
+
+
+def sampled_rows(rows: torch.Tensor) -> torch.Tensor:
+    """sample() of each row, not copied."""
+    return rows[:, :: (rows.shape[1] // SAMPLE) | 1]
 
 
 def _scale(expected: torch.Tensor, most: float | None, known: float | None) -> float:
@@ -309,6 +333,17 @@ def are_surely_within(pairs: list[tuple[torch.Tensor, torch.Tensor, Limit]]) -> 
     from oracle import fused
 
     return fused.are_surely_within([(got, expected, limit.atol, limit.rtol) for got, expected, limit in rest])
+
+
+def are_rows_within(got: list[torch.Tensor], expected: list[torch.Tensor], limits: list[Limit]) -> torch.Tensor:
+    """The same of one output of several calls, small ones, as a boolean of the device's."""
+    a, b = torch.stack(got), torch.stack(expected)
+    if is_discrete(a) or is_discrete(b) or a.is_complex() or b.is_complex():
+        return (a == b).all()
+    a, b = (x.reshape(len(got), -1).double() for x in (a, b))
+    atol, rtol = b.new_tensor([[x.atol for x in limits], [x.rtol for x in limits]])[:, :, None]
+    size = b.abs()
+    return (((a - b).abs() <= atol + rtol * size) & (size < torch.inf)).all()  # a NaN is within nothing
 
 
 def _on_gpu(got: torch.Tensor, expected: torch.Tensor) -> bool:
