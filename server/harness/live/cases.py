@@ -268,7 +268,7 @@ class Measured:
     input_bytes: int
     output_bytes: int
     state_bytes: int
-    peak_bytes: int  # GPU memory beside inputs and weights while it ran; 0 without a GPU
+    peak_bytes: int  # GPU memory beside the inputs while it ran; 0 without a GPU
     multiplies_matrices: bool  # products, convolutions, recurrent cells: where TF32 may come in
     flops: int  # of the products whose number is plain (flops.py)
     operations: int  # calls of torch's functions that compute tensors: the nodes of the traced graph
@@ -327,20 +327,19 @@ def run_once(
     if not is_fake and not any(_has_finite(leaf) for _, leaf in values.leaves(outputs)):
         raise TaskRefused("forward() returns no finite value on the task's own inputs")
     input_bytes = sum(note.span_bytes for note in ins)
-    state_bytes = sum(item.nbytes for item in state if isinstance(item, torch.Tensor))
     return Measured(
         *trees,
         elements=sum(note.elements for note in (*ins, *outs)),
         input_bytes=input_bytes,
         output_bytes=sum(note.span_bytes for note in outs),
-        peak_bytes=max(0, peak_bytes - input_bytes - state_bytes),
+        peak_bytes=max(0, peak_bytes - input_bytes),
         multiplies_matrices=watch.found,
         flops=watch.flops,
         operations=watch.operations,
         breaks_ties=watch.breaks_ties,
         varies_integers=watch.varies_integers,
         solves=watch.solves,
-        state_bytes=state_bytes,
+        state_bytes=sum(item.nbytes for item in state if isinstance(item, torch.Tensor)),
     )
 
 
