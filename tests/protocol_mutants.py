@@ -94,7 +94,8 @@ def is_caught(tree: Path, mutant: Mutant) -> bool:
         done = subprocess.run([program], cwd=tree, capture_output=True, timeout=LIMIT_S, check=False)
     finally:
         file.write_text(before)
-    return done.returncode != 0 and b"[  FAILED  ]" in done.stdout + done.stderr
+    said = done.stdout + done.stderr  # ERROR: what failed left its store open
+    return done.returncode != 0 and (b"[  FAILED  ]" in said or b"[  ERROR   ]" in said)
 
 
 def main() -> int:
