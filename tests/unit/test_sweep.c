@@ -233,6 +233,7 @@ a_group_goes_whole_or_not_at_all(void **state)
     expect_answer(r, gone[0].id, "");
     expect_answer(r, rows[0].id, "so: p");
     expect_answer(r, rows[1].id, "");
+    assert_false(is_group_there(r, goes.id) || is_text_there(r, goes.id));
     /* It went, too: it would be in the way of the same id. */
     const struct store_source again = { .text = "p", .size = 1, "once more", 9 };
     struct outcome o = { 0 };
@@ -241,7 +242,6 @@ a_group_goes_whole_or_not_at_all(void **state)
     rig_wait(r);
     assert_int_equal(o.code, 0);
     expect_answer(r, gone[0].id, "once more");
-    assert_false(is_group_there(r, goes.id) || is_text_there(r, goes.id));
     assert_true(is_group_there(r, young.id) && is_group_there(r, open.id));
     assert_true(is_group_there(r, answered.id) && is_group_there(r, referred.id));
     assert_true(is_text_there(r, referred.id));
