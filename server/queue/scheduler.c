@@ -287,10 +287,16 @@ allowed(const struct scheduler *q)
 }
 
 bool
-scheduler_has_room(const struct scheduler *q)
+scheduler_is_open(const struct scheduler *q)
 {
     return !q->is_draining && !q->is_paused && !q->sole && !q->reruns.due && !q->reruns.begun &&
-           q->cpu_running < q->slots && (allowed(q) & 1U << FAIR_BATCH) != 0 &&
+           (allowed(q) & 1U << FAIR_BATCH) != 0;
+}
+
+bool
+scheduler_has_room(const struct scheduler *q)
+{
+    return scheduler_is_open(q) && q->cpu_running < q->slots &&
            !fair_next(&q->queue, allowed(q), client_may_have_slot, NULL);
 }
 

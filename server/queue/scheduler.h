@@ -72,7 +72,9 @@ void scheduler_kick(struct scheduler *q);
 /* at_head: before the other jobs of its client, but for registrations that stand there. */
 void scheduler_add_for_slot(struct scheduler *q, struct scheduler_job *job, bool at_head);
 void scheduler_add_for_device(struct scheduler *q, struct scheduler_job *job, bool at_head);
-/* A slot is free, and nobody who may begin waits for one. */
+/* Whoever waits for a slot may have one when it is free. */
+bool scheduler_is_open(const struct scheduler *q);
+/* One is free, and nobody who may begin waits for it. */
 bool scheduler_has_room(const struct scheduler *q);
 bool scheduler_waits(const struct scheduler_job *job);
 void scheduler_remove(struct scheduler *q, struct scheduler_job *job); /* it waits */

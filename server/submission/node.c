@@ -34,7 +34,8 @@
  * the node joins anew. What is sent in spite of that is refused by the store.
  *
  * While nothing is queued here and a slot is free, the store is looked at for what waits: what was accepted elsewhere,
- * what was given back, and what could not be queued for want of memory. It is claimed before it is read.
+ * what was given back, and what could not be queued for want of memory. It is claimed before it is read. A node that has
+ * work for all of its slots takes one at a time, too: else what a dead node left would wait until others have none.
  */
 
 #define LOOK_MS 250
@@ -65,6 +66,7 @@ struct node {
     struct store_claim claims[STORE_CLAIMS_MAX];
     struct take takes[STORE_CLAIMS_MAX]; /* of these */
     size_t nclaims, ntakes;
+    char taken[ID_SIZE]; /* the last that was taken without a free slot */
     struct error err;
     int code;
     bool is_checking;
@@ -244,10 +246,20 @@ renew_timer_cb(uv_timer_t *timer)
 static bool
 has_room(const struct node *n)
 {
+    return scheduler_has_room(n->funnel->scheduler);
+}
+
+/* Where this node has as much to do as it can, one at a time is taken, and is the next of its client. */
+static bool
+may_take(const struct node *n)
+{
     const struct funnel *f = n->funnel;
 
-    return !n->is_lost && !n->is_draining && !n->is_ahead && !f->is_stopping &&
-           scheduler_has_room(f->scheduler) && zygotes_are_ready(f);
+    if (n->is_lost || n->is_draining || n->is_ahead || f->is_stopping || !zygotes_are_ready(f))
+        return false;
+    const struct submission *s = *n->taken ? submission_by_id(f, n->taken) : NULL;
+    return has_room(n) ||
+           (is_shared(n) && scheduler_is_open(f->scheduler) && !(s && s->state == STATE_QUEUED));
 }
 
 static void
@@ -407,6 +419,8 @@ taken_cb(void *arg, int code, const struct error *err)
 
     if (code != 0 && code != ERR_NOTFOUND)
         log_warn(NULL, "nothing is taken up: %s", err->text);
+    if (code == 0 && n->nclaims == 1)
+        memcpy(n->taken, n->claims[0].id, ID_SIZE);
     for (size_t i = 0; code == 0 && i < n->nclaims; i++) {
         struct submission *s = submission_by_id(n->funnel, n->claims[i].id);
         has_taken |= !s || !s->is_taken;
@@ -422,7 +436,7 @@ taken_cb(void *arg, int code, const struct error *err)
     end_look(n, has_taken && n->ntakes == 0);
 }
 
-/* As many as have a slot. */
+/* As many as have a slot, or one. */
 static size_t
 most_to_take(const struct node *n)
 {
@@ -430,7 +444,7 @@ most_to_take(const struct node *n)
 
     scheduler_count(n->funnel->scheduler, &counts);
     int64_t room = counts.slots - counts.cpu_running;
-    return room <= 0 ? 0 : room < STORE_CLAIMS_MAX ? (size_t)room : STORE_CLAIMS_MAX;
+    return room <= 0 || !has_room(n) ? 1 : room < STORE_CLAIMS_MAX ? (size_t)room : STORE_CLAIMS_MAX;
 }
 
 /* A look costs no write where nothing waits that may be claimed. */
@@ -450,7 +464,7 @@ looked_cb(void *arg)
 
     if (n->code != 0)
         log_warn(NULL, "it is not known what waits in the store: %s", n->err.text);
-    if (n->code != 0 || !n->has_found || !has_room(n) ||
+    if (n->code != 0 || !n->has_found || !may_take(n) ||
         store_claim_next(n->funnel->store, &n->lease, &wants, most_to_take(n), n->claims, &n->nclaims,
                          taken_cb, n, &n->err) != 0)
         end_look(n, false);
@@ -461,7 +475,7 @@ look_timer_cb(uv_timer_t *timer)
 {
     struct node *n = timer->data;
 
-    if (!has_room(n)) {
+    if (!may_take(n)) {
         look_again(n, false);
         return;
     }

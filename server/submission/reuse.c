@@ -183,7 +183,7 @@ begin_waiting(struct submission *s)
     struct funnel *f = s->funnel;
 
     if (s->flight.is_primary)
-        scheduler_add_for_slot(f->scheduler, &s->job, false);
+        scheduler_add_for_slot(f->scheduler, &s->job, s->is_claimed);
     else
         reuse_enqueue(s);
     scheduler_kick(f->scheduler);
@@ -319,7 +319,7 @@ reuse_enqueue(struct submission *s)
         if (!*s->recheck_of)
             counters_count(f->counters, REUSE_MISS);
     }
-    scheduler_add_for_slot(f->scheduler, &s->job, false);
+    scheduler_add_for_slot(f->scheduler, &s->job, s->is_claimed);
 }
 
 /* primary: whose verdict they get, or are judged where it cannot be handed on; "": nobody's. */

@@ -70,6 +70,8 @@ def test_what_one_node_stored_counts_on_all_of_them(cluster: Cluster) -> None:
     assert (status, again["items"][0]["id"]) == (200, one), again
     exported = service.Client(b.url).get(f"/v1/export?task={verdict['task']}")
     assert [json.loads(line)["id"] for line in exported.body.splitlines()] == [one]
+    for node in (a, b, c):  # they keep no verdicts, and would take what waits while the two start
+        node.stop()
     caches = [Node(name, a.log.parent, cluster.database.url, ["--cache=true"]) for name in ("d", "e")]
     try:
         body["candidate"] = candidate("two")
@@ -140,6 +142,24 @@ def test_quotas_hold_for_all_nodes_together(pair: tuple[Node, Node]) -> None:
             "POST", "/v1/submissions", {"task": "scripted", "client": "slow", "candidate": candidate("fifth")}
         )
         assert (status, refused["code"]) == (429, "quota_rate")
+
+
+def test_what_a_dead_node_left_does_not_wait_for_the_queue_of_another(pair: tuple[Node, Node]) -> None:
+    """The other has work for longer than it takes, all of it accepted later."""
+    dead, busy = pair
+    script = "compile=sleep:1,pass timing=1.3"
+
+    def posted(node: Node, name: str, count: int) -> list[str]:
+        made = [candidate(f"{name} {i}", script) for i in range(count)]
+        return [str(post(node, "/v1/submissions", candidate=text)["id"]) for text in made]
+
+    posted(busy, "before", 8)
+    left = posted(dead, "left", 12)
+    after = posted(busy, "after", 80)
+    dead.kill()
+    for one in left[-4:]:  # none of these had begun
+        assert busy.call("GET", f"/v1/submissions/{one}?wait=60")[1]["class"] == "ok"
+    assert busy.call("GET", f"/v1/submissions/{after[-1]}")[1]["state"] == "queued"
 
 
 def seen(asked: Node, name: str) -> service.Json:
