@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -186,6 +187,16 @@ def test_an_operator_of_torchs_is_refused_by_name_and_line(planned: service.Clie
 def test_a_candidate_whose_kernels_do_not_matter_is_a_hack(planned: service.Client) -> None:
     verdict = judge(planned, IDLE, policy=ANYTHING)
     assert (verdict["class"], verdict["failed_at"]) == ("hack", "full"), verdict["feedback"]
+
+
+def test_a_buffer_that_is_kept_from_call_to_call_is_no_answer_without_kernels(planned: service.Client) -> None:
+    """The second is asked for many cases at once, which this buffer does not allow, and then for one by one."""
+    tests = Path(__file__).resolve().parents[1]
+    candidate = (tests / "candidates" / "softmax" / "every_other_call.py").read_text()
+    for again in range(2):
+        body = {"reference": (tests / "tasks" / "softmax.py").read_text(), "candidate": f"{candidate}# {again}\n"}
+        verdict = planned.judge(body)
+        assert verdict["class"] == "ok", verdict["feedback"]
 
 
 def test_a_kernel_that_does_not_compile_is_told_by_its_line(planned: service.Client) -> None:

@@ -313,6 +313,8 @@ class Job:
         """Answers that were asked for together, by case, transformation and seed; None: the inputs are not fit."""
         self._judged: dict[together.Key, together.Item] = {}
         """Cases that were judged together, and passed or are unfit, by model, transformation and seed."""
+        self.has_own_work = False
+        """Without the candidate's kernels the original case was answered otherwise; they have been called since."""
         self._tried = 0  # cases that were asked together, the last time
         self._took_ns = math.inf
         self._call_ns: dict[str, tuple[float, int]] = {}
@@ -459,6 +461,7 @@ class Job:
             return Report("full", "skip", detail={"why": limit})
         own = self.spec["cases"]["own"]
         self._judged.clear()
+        self.has_own_work = False
         _, state = self.reference.model(own, 0)
         secret = self._by_need()
         steps = plan(self.policy, self.spec, bool(state), secret, self._random)
@@ -1033,6 +1036,8 @@ class Job:
 
         Before anything right was computed from these inputs, so that no memory holds it.
         """
+        if self.has_own_work:
+            return
         limit_ms = self._bind_limit_ms
         self.candidate.bind(set_, model, placed, limit_ms=limit_ms, tf32=tf32, seed=CALL_SEED, how="silent", bells=1)
         try:

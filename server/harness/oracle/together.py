@@ -260,6 +260,7 @@ class _Batch:
         synchronize(candidate.device)
         first, count = 0, len(items)
         original = items[-1] if items[-1].is_original else None
+        silent: list[torch.Tensor] | None = None
         try:
             for group in groups:
                 at, sets, hows = group[0], [item.set_ for item in group], [""] * len(group)
@@ -271,16 +272,28 @@ class _Batch:
                     bells=(3 if original else 2) if group is groups[-1] else 0,
                 )  # fmt: skip
                 first += len(group)
-            silent = None if original is None else self._ring_silent(count + 1)
-            start = time.monotonic_ns()
-            calls = [self._ring(groups, count)]
-            took_ms = (time.monotonic_ns() - start) / 1e6 / count
-            calls.append(self._ring([*groups, [original]] if original else groups, count + bool(original)))
+            if original is not None:
+                silent = self._ring_silent(count + 1)
+            self._compare_calls(groups, count, original)
         except PeerFailed as failure:
             if failure.is_gone:
                 raise
             self._settle()
-            return
+        if original is not None and silent is not None:
+            known = original.max_abs
+            original.max_abs = 0.0
+            if silent:
+                _compare_rows(job, [original], [silent], is_silent=True)
+            job.has_own_work = original.max_abs is not None  # now its memory may hold what is right
+            original.max_abs = known if job.has_own_work else None
+
+    def _compare_calls(self, groups: list[list[Item]], count: int, original: Item | None) -> None:
+        job, candidate = self._job, self._job.candidate
+        assert candidate.arena is not None
+        start = time.monotonic_ns()
+        calls = [self._ring(groups, count)]
+        took_ms = (time.monotonic_ns() - start) / 1e6 / count
+        calls.append(self._ring([*groups, [original]] if original else groups, count + bool(original)))
         if not all(calls) or not torch.equal(candidate.arena.bytes[: self._end], self._pristine):
             return
         for index, group in enumerate(groups):
@@ -290,9 +303,7 @@ class _Batch:
             _compare_rows(job, [original], [calls[1][-1]])
             if original.max_abs is not None:
                 original.max_abs, original.max_rel = known
-            if silent:
-                _compare_rows(job, [original], [silent], is_silent=True)
-        for item in items:
+        for item in (item for group in groups for item in group):
             item.call_ms = took_ms if candidate.device.type == "cuda" else None
 
     def _ring_silent(self, set_: int) -> list[torch.Tensor]:
