@@ -12,6 +12,7 @@ import json
 import math
 import statistics
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -305,7 +306,7 @@ class Report:
             text += f" {loads[0]['seconds']:.0f} s"
             others, judged = int(loads[0].get("other_gpus") or 0), loads[0].get("judged")
             text += f" and {judged} judged on {others} other GPUs." if others else "; no other GPU worked."
-        return text
+        return textwrap.fill(text, 115)
 
     def _targets(self) -> list[str]:
         lines = ["| what | measured | wanted | met | mean of 100 events |", "| --- | --- | --- | --- | --- |"]
@@ -373,7 +374,7 @@ def run(data: Path, page: Path, *, is_writing: bool, first: int | None = None) -
         print(Report([first_pairs(line, first) for line in read(path)]).text())
         return []
     report = Report(read(path))
-    text = f"From `{path.name}`. {report.text()}"
+    text = f"From `{path.name}`.\n{report.text()}"
     print(text)
     wrong = [f"missed: {r.what}: {r.measured}, wanted {r.wanted}" for r in report.rows() if r.is_met is False]
     old = page.read_text()
