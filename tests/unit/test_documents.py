@@ -117,9 +117,9 @@ def test_the_story_of_a_submission_has_at_most_twelve_files() -> None:
     assert 8 <= len(story) == len(set(story)) <= STORY_MOST
 
 
-def test_ten_questions_have_a_file_each() -> None:
-    rows = section(PAGES[1], "Ten questions, and the file that answers each").strip().splitlines()[2:]
-    assert len(rows) == QUESTIONS
+def test_each_question_has_a_file() -> None:
+    rows = section(PAGES[1], "Questions, and the file that answers each").strip().splitlines()[2:]
+    assert len(rows) >= QUESTIONS
     assert all(re.search(rf"\?\s*\| `{FOLDERS}[\w./-]+`", row) for row in rows)
 
 
