@@ -59,7 +59,7 @@ fuzzers := $(patsubst tests/fuzz/fuzz_%.c,$(out)/fuzz/%,$(fuzz_src))
 .SECONDARY:
 .SECONDEXPANSION:
 .PHONY: help all contract harness finetune corpus tests setup setup-test setup-train trainers demo demo-cluster demo-train test test-fast test-unit test-e2e test-fault test-stop check lint lint-c lint-cycles format tidy lint-python \
-	requirements sanitize clang slow fuzz fuzz-replay install uninstall installcheck bundle gpu-check kernelbench selftest-compare bench timing-report screenshots \
+	requirements sanitize clang slow slow-e2e slow-fault fuzz fuzz-replay install uninstall installcheck bundle gpu-check kernelbench selftest-compare bench timing-report screenshots \
 	clean distclean deb deb-check image dist libraries FORCE
 
 all: libraries $(programs) harness finetune corpus ## programs, harness and corpus, into $(BUILD)
@@ -240,11 +240,12 @@ screenshots: setup-test ## the pictures of docs/screenshots anew
 
 pytest = $(with_env) '$(py)' -m pytest -q -rs -p no:cacheprovider --junitxml='$(BUILD)/results/$(1).xml'
 
-# Two suites at a time: tests/unit computes where the others wait. Each process computes with one thread.
+# Two suites at a time: one computes where the other waits. Each process computes with one thread.
+two_at_a_time = OMP_NUM_THREADS=1 $(MAKE) --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j2) --output-sync=line
+
 test: setup-test ## all tests but the slow ones
 	+$(parallel) all tests
-	+OMP_NUM_THREADS=1 $(MAKE) --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j2) --output-sync=line \
-		test-e2e test-unit test-fault
+	+$(two_at_a_time) test-e2e test-unit test-fault
 
 # Every C unit, the Python units that need neither a child nor a GPU, and a daemon with scripted workers: under two minutes.
 fast_py := $(patsubst %,tests/unit/test_%.py,documents ast_stage plan stopping wire) \
@@ -271,7 +272,7 @@ test-stop: $(bin)/verifierd
 check: setup-test ## lint, types, sanitizers, fuzz replay, slow tests, requirements
 	+$(MAKE) trainers
 	+$(parallel) clang tidy
-	+$(MAKE) lint sanitize slow
+	+$(two_at_a_time) slow-e2e slow-fault sanitize lint
 	+$(MAKE) requirements ARGS='--results $(BUILD)/results'
 
 lint: lint-c lint-python lint-cycles ## clang and clang-tidy, clang-format, ruff, mypy, rings of files
@@ -319,8 +320,13 @@ sanitize: ## units under address, undefined and thread sanitizers
 	+$(parallel) SANITIZE=thread WERROR=1 $(threaded:%=$(BUILD)/thread/unit/%)
 	server/deploy/run-tests $(threaded:%=$(BUILD)/thread/unit/%)
 
-slow: all trainers ## the tests marked slow
+slow: ## the tests marked slow
+	+$(two_at_a_time) slow-e2e slow-fault
+
+slow-e2e: all trainers
 	$(call pytest,slow-e2e) -m slow tests/e2e
+
+slow-fault: all trainers
 	$(call pytest,slow-fault) -m slow tests/fault
 	KILL_ROUNDS=200 $(call pytest,kill) tests/fault/test_kill.py
 	'$(py)' tests/protocol_mutants.py
