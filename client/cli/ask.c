@@ -13,6 +13,7 @@ enum {
     OPT_POLICY,
     OPT_REWARD,
     OPT_UNTIL,
+    OPT_GPU,
     OPT_PRIORITY,
     OPT_COMPLETION,
     OPT_METADATA,
@@ -28,6 +29,7 @@ static const struct argp_option options[] = {
       "What is judged and how, as hybrid,shapes=require (default strict): `verifier policies`", 0 },
     { "reward", OPT_REWARD, "KIND|JSON", 0, "What a verdict is worth, as staged or {\"kind\": …}", 0 },
     { "until", OPT_UNTIL, "STAGE", 0, "Stop after ast, compile, tiny, full or timing", 0 },
+    { "gpu", OPT_GPU, "NAME", 0, "Judge it on a GPU with this in its name, as H100", 0 },
     { "priority", OPT_PRIORITY, "WHICH", 0, "interactive or batch", 0 },
     { "completion", OPT_COMPLETION, NULL, 0, "A FILE is a model's answer: take the code out of it", 0 },
     { "metadata", OPT_METADATA, "KEY=VALUE", 0, "Kept with it: run, step, … (may be given again)", 0 },
@@ -63,8 +65,13 @@ parse(int key, char *arg, struct argp_state *state)
     const struct {
         int key;
         const char **value;
-    } texts[] = { { 'T', &a->task },        { OPT_REFERENCE, &a->reference }, { OPT_ENTRY, &a->entry_point },
-                  { OPT_UNTIL, &a->until }, { OPT_PRIORITY, &a->priority },   { OPT_CLIENT, &a->client } };
+    } texts[] = { { 'T', &a->task },
+                  { OPT_REFERENCE, &a->reference },
+                  { OPT_ENTRY, &a->entry_point },
+                  { OPT_UNTIL, &a->until },
+                  { OPT_GPU, &a->gpu },
+                  { OPT_PRIORITY, &a->priority },
+                  { OPT_CLIENT, &a->client } };
 
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         if (texts[i].key == key) {
@@ -145,6 +152,7 @@ ask_put(const struct ask *a, json_t *body)
 {
     set_text(body, "entry_point", a->entry_point);
     set_text(body, "until", a->until);
+    set_text(body, "gpu", a->gpu);
     set_text(body, "priority", a->priority);
     set_text(body, "client", a->client);
     if (a->policy)

@@ -18,6 +18,9 @@ enum {
     OPT_CLASS,
     OPT_CLIENT,
     OPT_GROUP,
+    OPT_RUN,
+    OPT_STEP,
+    OPT_POLICY_VERSION,
     OPT_SINCE,
     OPT_BEFORE,
     OPT_SOURCE
@@ -28,8 +31,9 @@ static const struct {
     int key;
     const char *parameter;
 } passed[] = {
-    { OPT_STATE, "state" }, { OPT_CLASS, "class" }, { OPT_CLIENT, "client" },
-    { OPT_GROUP, "group" }, { OPT_SINCE, "since" }, { OPT_BEFORE, "before" },
+    { OPT_STATE, "state" }, { OPT_CLASS, "class" },   { OPT_CLIENT, "client" },
+    { OPT_GROUP, "group" }, { OPT_RUN, "run" },       { OPT_STEP, "step" },
+    { OPT_SINCE, "since" }, { OPT_BEFORE, "before" }, { OPT_POLICY_VERSION, "policy_version" },
 };
 
 struct export
@@ -50,6 +54,9 @@ static const struct argp_option options[] = {
     { "class", OPT_CLASS, "CLASS", 0, "Only those of this class", 1 },
     { "client", OPT_CLIENT, "NAME", 0, "Only those of this client", 1 },
     { "group", OPT_GROUP, "ID", 0, "Only those of this group", 1 },
+    { "run", OPT_RUN, "NAME", 0, "Only those of this run", 1 },
+    { "step", OPT_STEP, "N", 0, "Of the run, only this step", 1 },
+    { "policy-version", OPT_POLICY_VERSION, "TEXT", 0, "Of the run, only what these weights wrote", 1 },
     { "state", OPT_STATE, "STATE", 0, "Only those queued, running, done or cancelled (submissions)", 1 },
     { 0 },
 };

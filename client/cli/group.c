@@ -18,14 +18,16 @@ struct group {
     int64_t time_top_k; /* 0: all */
     int64_t stop;       /* correct ones that are enough; 0: all are judged */
     double deadline_s;  /* 0: none */
+    const char *notify_url;
 };
 
-enum { OPT_TOP = 256, OPT_STOP, OPT_DEADLINE };
+enum { OPT_TOP = 256, OPT_STOP, OPT_DEADLINE, OPT_NOTIFY };
 
 static const struct argp_option options[] = {
     { "time-top", OPT_TOP, "K", 0, "Time the best K only", 0 },
     { "stop-correct", OPT_STOP, "N", 0, "Cancel the rest once N are correct", 0 },
     { "deadline", OPT_DEADLINE, "SECONDS", 0, "Cancel what is not done by then", 0 },
+    { "notify-url", OPT_NOTIFY, "URL", 0, "Where its end is posted", 0 },
     { 0 },
 };
 
@@ -58,6 +60,9 @@ parse(int key, char *arg, struct argp_state *state)
     case OPT_DEADLINE:
         if (input_seconds(arg, &g->deadline_s) != CLI_OK)
             exit(CLI_USAGE);
+        return 0;
+    case OPT_NOTIFY:
+        g->notify_url = arg;
         return 0;
     case ARGP_KEY_ARG:
         if (g->n == GROUP_MAX)
@@ -105,6 +110,8 @@ make_body(struct group *g, json_t *body)
         json_object_set_new(body, "stop", json_pack("{s:I}", "correct", (json_int_t)g->stop));
     if (g->deadline_s > 0)
         json_object_set_new(body, "deadline_s", json_real(g->deadline_s));
+    if (g->notify_url)
+        json_object_set_new(body, "notify_url", json_string(g->notify_url));
     return code;
 }
 

@@ -6,6 +6,7 @@
 #include "client/cli/api.h"
 #include "client/cli/cli.h"
 #include "client/cli/find.h"
+#include "client/cli/input.h"
 #include "client/cli/text.h"
 #include "client/cli/view.h"
 #include "common/auto.h"
@@ -15,8 +16,9 @@ struct look {
     const char *id;
     bool takes_id;
     const char *part; /* that is printed alone; NULL: a view of the whole */
-    bool fails_on_verdict;
-    const char *state, *class, *task, *client, *run, *step, *policy_version, *limit, *cursor;
+    bool fails_on_verdict, is_waiting;
+    double limit_s; /* of the wait; < 0: none */
+    const char *state, *class, *task, *client, *group, *run, *step, *policy_version, *limit, *cursor;
 };
 
 enum {
@@ -26,6 +28,7 @@ enum {
     OPT_STATE,
     OPT_CLASS,
     OPT_CLIENT,
+    OPT_GROUP,
     OPT_RUN,
     OPT_STEP,
     OPT_POLICY_VERSION,
@@ -39,6 +42,7 @@ static const struct argp_option show_options[] = {
     { "answer", OPT_ANSWER, NULL, 0, "Print the model's whole answer that it was found in, and nothing else",
       0 },
     { "log", OPT_LOG, NULL, 0, "Print what the candidate printed and nothing else", 0 },
+    { "wait", 'w', "SECONDS", OPTION_ARG_OPTIONAL, "Follow it until its end, for SECONDS at most", 0 },
     { "fail-on-verdict", OPT_FAIL, NULL, 0, "End with status 1 unless its class is ok", 0 },
     { 0 },
 };
@@ -48,6 +52,7 @@ static const struct argp_option list_options[] = {
     { "class", OPT_CLASS, "CLASS", 0, "Only those of this class", 0 },
     { "task", 'T', "ID|NAME", 0, "Only those for this task", 0 },
     { "client", OPT_CLIENT, "NAME", 0, "Only those of this client", 0 },
+    { "group", OPT_GROUP, "ID", 0, "Only those of this group", 0 },
     { "run", OPT_RUN, "NAME", 0, "Only those of this run", 0 },
     { "step", OPT_STEP, "N", 0, "Of the run, only this step", 0 },
     { "policy-version", OPT_POLICY_VERSION, "TEXT", 0, "Of the run, only what these weights wrote", 0 },
@@ -64,6 +69,7 @@ parse(int key, char *arg, struct argp_state *state)
                         : key == OPT_CLASS          ? &l->class
                         : key == 'T'                ? &l->task
                         : key == OPT_CLIENT         ? &l->client
+                        : key == OPT_GROUP          ? &l->group
                         : key == OPT_RUN            ? &l->run
                         : key == OPT_STEP           ? &l->step
                         : key == OPT_POLICY_VERSION ? &l->policy_version
@@ -84,6 +90,11 @@ parse(int key, char *arg, struct argp_state *state)
         if (l->part)
             argp_error(state, "--source, --answer and --log print one thing each");
         l->part = key == OPT_SOURCE ? "/source" : key == OPT_ANSWER ? "/answer" : "/log";
+        return 0;
+    case 'w':
+        l->is_waiting = true;
+        if (arg && input_seconds(arg, &l->limit_s) != CLI_OK)
+            exit(CLI_USAGE);
         return 0;
     case OPT_FAIL:
         l->fails_on_verdict = true;
@@ -128,11 +139,17 @@ dump_part(struct cli *cli, const char *id, const char *part)
 }
 
 static bool
+is_finished(json_t *document)
+{
+    const char *state = text_member(document, "state");
+    return state && (strcmp(state, "done") == 0 || strcmp(state, "cancelled") == 0);
+}
+
+static bool
 has_failed(json_t *document)
 {
-    const char *state = text_member(document, "state"), *class = text_member(document, "class");
-    bool is_finished = state && (strcmp(state, "done") == 0 || strcmp(state, "cancelled") == 0);
-    return is_finished && !(class && strcmp(class, "ok") == 0);
+    const char *class = text_member(document, "class");
+    return is_finished(document) && !(class && strcmp(class, "ok") == 0);
 }
 
 static bool
@@ -148,10 +165,30 @@ any_has_failed(json_t *group)
     return false;
 }
 
+/* Replace what was found by what becomes of it. */
+static int
+await(struct look *l, json_t **found, bool is_group)
+{
+    AUTO_BUFFER struct buffer path = BUFFER_INIT;
+    AUTO_JSON json_t *last = NULL;
+
+    if (is_finished(*found))
+        return CLI_OK;
+    api_path_add(&path, is_group ? "/v1/groups/" : "/v1/submissions/", text_member(*found, "id"));
+    int code = api_follow(l->cli, path.data, l->limit_s, &last);
+    if (code == CLI_TIMEOUT)
+        return cli_complain(code, "not finished after %g s; it goes on", l->limit_s);
+    if (code == CLI_OK) {
+        json_decref(*found);
+        *found = ptr_take(&last);
+    }
+    return code;
+}
+
 int
 show_command(struct cli *cli, int argc, char **argv)
 {
-    struct look l = { .cli = cli, .takes_id = true };
+    struct look l = { .cli = cli, .takes_id = true, .limit_s = -1 };
     AUTO_JSON json_t *found = NULL;
     bool is_group;
 
@@ -159,6 +196,8 @@ show_command(struct cli *cli, int argc, char **argv)
     if (l.part)
         return dump_part(cli, l.id, l.part);
     int code = find_document(cli, l.id, &found, &is_group);
+    if (code == CLI_OK && l.is_waiting)
+        code = await(&l, &found, is_group);
     if (code != CLI_OK)
         return code;
     if (cli->is_json)
@@ -176,12 +215,12 @@ show_command(struct cli *cli, int argc, char **argv)
 static int
 list_path(struct look *l, struct buffer *path)
 {
-    AUTO_FREE char *task_id = NULL;
-    if (l->task) {
-        int code = api_find_task(l->cli, l->task, &task_id);
-        if (code != CLI_OK)
-            return code;
-    }
+    AUTO_FREE char *task_id = NULL, *group_id = NULL;
+    int code = l->task ? api_find_task(l->cli, l->task, &task_id) : CLI_OK;
+    if (code == CLI_OK && l->group)
+        code = find_id(l->cli, l->group, FIND_GROUP, &group_id);
+    if (code != CLI_OK)
+        return code;
     const struct {
         const char *prefix, *value;
     } parts[] = {
@@ -190,6 +229,7 @@ list_path(struct look *l, struct buffer *path)
         { "&class=", l->class },
         { "&task=", task_id },
         { "&client=", l->client },
+        { "&group=", group_id },
         { "&run=", l->run },
         { "&step=", l->step },
         { "&policy_version=", l->policy_version },
@@ -220,9 +260,7 @@ list_command(struct cli *cli, int argc, char **argv)
         return CLI_OK;
     }
     view_submissions(page);
-    fflush(stdout);
-    if (text_member(page, "next"))
-        fprintf(stderr, "verifier: there are more: --cursor '%s'\n", text_member(page, "next"));
+    view_more(page);
     return CLI_OK;
 }
 

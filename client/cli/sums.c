@@ -9,10 +9,10 @@
 
 struct sums {
     struct cli *cli;
-    const char *window, *task, *run, *class, *limit;
+    const char *window, *task, *run, *class, *limit, *cursor;
 };
 
-enum { OPT_WINDOW = 256, OPT_RUN, OPT_CLASS, OPT_LIMIT };
+enum { OPT_WINDOW = 256, OPT_RUN, OPT_CLASS, OPT_LIMIT, OPT_CURSOR };
 
 #define LIMIT_OPTION                                                             \
     {                                                                            \
@@ -28,18 +28,23 @@ static const struct argp_option failure_options[] = {
     { 0 },
 };
 
-static const struct argp_option leader_options[] = { LIMIT_OPTION, { 0 } };
+static const struct argp_option leader_options[] = {
+    LIMIT_OPTION,
+    { "cursor", OPT_CURSOR, "CURSOR", 0, "Go on where the last page ended", 0 },
+    { 0 },
+};
 
 static error_t
 parse(int key, char *arg, struct argp_state *state)
 {
     struct sums *s = state->input;
-    const char **text = key == OPT_WINDOW  ? &s->window
-                        : key == 'T'       ? &s->task
-                        : key == OPT_RUN   ? &s->run
-                        : key == OPT_CLASS ? &s->class
-                        : key == OPT_LIMIT ? &s->limit
-                                           : NULL;
+    const char **text = key == OPT_WINDOW   ? &s->window
+                        : key == 'T'        ? &s->task
+                        : key == OPT_RUN    ? &s->run
+                        : key == OPT_CLASS  ? &s->class
+                        : key == OPT_LIMIT  ? &s->limit
+                        : key == OPT_CURSOR ? &s->cursor
+                                            : NULL;
 
     if (key == ARGP_KEY_INIT)
         state->child_inputs[0] = s->cli;
@@ -69,7 +74,8 @@ fetch(struct sums *s, const char *path, json_t **page)
                   { "&window=", s->window },
                   { "&task=", s->task },
                   { "&run=", s->run },
-                  { "&class=", s->class } };
+                  { "&class=", s->class },
+                  { "&cursor=", s->cursor } };
     AUTO_BUFFER struct buffer full = BUFFER_INIT;
 
     buffer_add(&full, path);
@@ -119,7 +125,9 @@ leaderboard_command(struct cli *cli, int argc, char **argv)
 
     argp_parse(&leaderboard_argp, argc, argv, 0, NULL, &s);
     int code = fetch(&s, "/v1/leaderboard", &page);
-    if (code == CLI_OK && !cli->is_json)
-        view_rows(page, columns, ARRAY_LEN(columns));
+    if (code != CLI_OK || cli->is_json)
+        return code;
+    view_rows(page, columns, ARRAY_LEN(columns));
+    view_more(page);
     return code;
 }

@@ -18,12 +18,12 @@ struct task {
     const char *subject;      /* FILE or ID */
     const char *subject_name; /* what to call it when it is missing; NULL: the action takes none */
     const char *new_name;     /* the second argument of rename */
-    const char *name, *entry_point, *cursor;
+    const char *name, *entry_point, *limit, *cursor;
     long level; /* 0: not told */
     bool is_dynamic, wants_reference, wants_name;
 };
 
-enum { OPT_ENTRY = 256, OPT_LEVEL, OPT_DYNAMIC, OPT_REFERENCE, OPT_CURSOR };
+enum { OPT_ENTRY = 256, OPT_LEVEL, OPT_DYNAMIC, OPT_REFERENCE, OPT_LIMIT, OPT_CURSOR };
 
 static long
 parse_level(struct argp_state *state, const char *arg)
@@ -57,6 +57,9 @@ parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_REFERENCE:
         t->wants_reference = true;
+        return 0;
+    case OPT_LIMIT:
+        t->limit = arg;
         return 0;
     case OPT_CURSOR:
         t->cursor = arg;
@@ -216,6 +219,7 @@ task_add_command(struct cli *cli, int argc, char **argv)
 
 static const struct argp_option list_options[] = {
     { "name", 'n', "NAME", 0, "Only tasks of this name", 0 },
+    { "limit", OPT_LIMIT, "N", 0, "How many, 200 at most (the default)", 0 },
     { "cursor", OPT_CURSOR, "CURSOR", 0, "Go on where the last page ended", 0 },
     { 0 },
 };
@@ -232,7 +236,8 @@ task_list_command(struct cli *cli, int argc, char **argv)
     AUTO_JSON json_t *page = NULL;
 
     argp_parse(&task_list_argp, argc, argv, 0, NULL, &t);
-    buffer_add(&path, "/v1/tasks?limit=200");
+    buffer_add(&path, "/v1/tasks");
+    api_path_add(&path, "?limit=", t.limit ? t.limit : "200");
     if (t.name)
         api_path_add(&path, "&name=", t.name);
     if (t.cursor)
@@ -245,9 +250,7 @@ task_list_command(struct cli *cli, int argc, char **argv)
         return CLI_OK;
     }
     view_rows(page, columns, ARRAY_LEN(columns));
-    fflush(stdout);
-    if (text_member(page, "next"))
-        fprintf(stderr, "verifier: there are more: --cursor '%s'\n", text_member(page, "next"));
+    view_more(page);
     return CLI_OK;
 }
 

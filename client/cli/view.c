@@ -343,6 +343,16 @@ view_rows(json_t *page, const struct view_column *columns, size_t n)
     table_print(t);
 }
 
+void
+view_more(json_t *page)
+{
+    const char *next = text_member(page, "next");
+
+    fflush(stdout);
+    if (next)
+        fprintf(stderr, "verifier: there are more: --cursor '%s'\n", next);
+}
+
 /* --- documents whose members are not known here: scalars as labels, objects below their name, lists as tables --- */
 
 static void print_document(json_t *object, const char *prefix);

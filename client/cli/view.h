@@ -13,6 +13,8 @@ struct view_column {
     const char *title, *key;
 };
 void view_rows(json_t *page, const struct view_column *columns, size_t n);
+/* On stderr, behind a page: what --cursor goes on with, where there is more. */
+void view_more(json_t *page);
 void view_task(json_t *task);
 /* Any document: scalars by their names, lists of objects as tables. */
 void view_document(json_t *document);

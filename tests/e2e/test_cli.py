@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import service
+import yaml
 from answering import Call, Reply, answering, document
 
 VERIFIER = service.BINARY.with_name("verifier")
@@ -450,9 +451,54 @@ def test_lists(script: Script) -> None:
     assert [line.split() for line in done.stdout.decode().splitlines()][1:] == [row]
     assert script.calls[-1][1] == "/v1/submissions?limit=3&state=done&class=ok&task=sha256%3Aab&run=r"
     assert "--cursor 'n&1'" in done.stderr.decode()
+    assert verifier(script, "list", f"--group={ID}", "--step=3").returncode == 0
+    assert script.calls[-1][1] == f"/v1/submissions?limit=50&group={ID}&step=3"
     done = verifier(script, "task", "list", "--name", "a b")
     assert "softmax" in done.stdout.decode()
     assert script.calls[-1][1] == "/v1/tasks?limit=200&name=a%20b"
+    assert verifier(script, "task", "list", "--limit=3").returncode == 0
+    assert script.calls[-1][1] == "/v1/tasks?limit=3"
+
+
+def test_show_waits_for_the_end(script: Script) -> None:
+    script.on("GET /v1/submissions/" + ID, (200, RUNNING), (200, RUNNING), (200, OK))
+    done = verifier(script, "show", ID, "--wait", "--json")
+    assert done.returncode == 0 and json.loads(done.stdout) == OK
+    script.on("GET /v1/submissions/" + ID, (200, RUNNING))
+    done = verifier(script, "show", ID, "--wait=0.1")
+    assert done.returncode == 8 and b"not finished after 0.1 s" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "path"),
+    [
+        ("list", "/v1/submissions"),
+        ("show", "/v1/submissions/{id}"),
+        ("show", "/v1/groups/{id}"),
+        ("task list", "/v1/tasks"),
+        ("failures", "/v1/failures"),
+        ("leaderboard", "/v1/leaderboard"),
+        ("events", "/v1/events"),
+        ("export", "/v1/export"),
+    ],
+)
+def test_a_command_has_an_option_for_each_parameter_of_its_route(command: str, path: str) -> None:
+    contract = yaml.safe_load((service.ROOT / "proto" / "openapi.yaml").read_text())
+    parameters = []
+    for one in contract["paths"][path]["get"]["parameters"]:
+        name = one.get("$ref", "").rpartition("/")[2]
+        parameters.append(contract["components"]["parameters"][name] if name else one)
+    wanted = {one["name"] for one in parameters if one["in"] == "query"} - {"view"}  # of the answer, not what is in it
+    assert wanted and {"--" + name.replace("_", "-") for name in wanted} <= options_of_help(command)
+
+
+@pytest.mark.parametrize(("command", "schema"), [("submit", "NewSubmission"), ("group", "NewGroup")])
+def test_a_command_has_an_option_for_each_member_of_its_request(command: str, schema: str) -> None:
+    contract = yaml.safe_load((service.ROOT / "proto" / "openapi.yaml").read_text())
+    other = {"cache": "no-cache", "time_top_k": "time-top", "stop": "stop-correct", "deadline_s": "deadline"}
+    members = set(contract["components"]["schemas"][schema]["properties"]) - {"candidate", "candidates"}  # the FILEs
+    wanted = {"--" + other.get(name, name.replace("_", "-")) for name in members}
+    assert len(wanted) > 10 and wanted <= options_of_help(command)
 
 
 def test_failures_and_the_leaderboard_are_tables(script: Script) -> None:
@@ -463,7 +509,8 @@ def test_failures_and_the_leaderboard_are_tables(script: Script) -> None:
     assert script.calls[-1][1] == "/v1/failures?limit=1&window=7d&task=softmax&run=r%2F1&class=compile"
     assert done.stdout.decode().splitlines()[1].split() == ["7", "compile", "compile", ID, "no", "'tanhh'"]
     assert "1 of 3 kinds" in done.stderr.decode()
-    done = verifier(script, "leaderboard")
+    done = verifier(script, "leaderboard", "--cursor=c&1")
+    assert script.calls[-1][1] == "/v1/leaderboard?limit=50&cursor=c%261"
     assert done.returncode == 0 and done.stdout.decode().splitlines()[1].split()[0] == "softmax"
 
 

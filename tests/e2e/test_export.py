@@ -51,7 +51,9 @@ def filled() -> Iterator[tuple[Client, Daemon, list[Json]]]:
         good = next(one.text for one in corpus.load_candidates() if one.label == "relu/honest")
         verdicts = []
         for i, (who, text) in enumerate([(FORMULA, "def ("), ("plain", f"# \x1b[31m\n{good}"), (FORMULA, good)]):
-            body = {"task": task, "candidate": text, "client": who, "until": "ast", "metadata": {"i": f"={i}\x7f"}}
+            labels = {"run": "r", "step": 7, "policy_version": "w1"} if who == "plain" else {}
+            metadata = {"i": f"={i}\x7f"} | labels
+            body = {"task": task, "candidate": text, "client": who, "until": "ast", "metadata": metadata}
             verdicts.append(client.judge(body))
         group = {"task": task, "candidates": [{"candidate": "x"}, {"candidate": "y ("}], "until": "ast"}
         made = client.wait(str(client.expect("POST", "/v1/groups", group)["id"]), kind="groups")
@@ -104,6 +106,10 @@ def test_submissions_with_their_source(filled: tuple[Client, Daemon, list[Json]]
         ("task=%40relu", 5),
         ("client=plain", 1),
         ("client=nobody", 0),
+        ("run=r", 1),
+        ("run=r&step=7&policy_version=w1", 1),
+        ("run=r&step=8", 0),
+        ("run=r&policy_version=w2", 0),
         ("since=2020-01-01", 5),
         ("since=2020-01-01&before=2021-01-01T00:00:00Z", 0),
         ("since=9999-01-01", 0),
@@ -196,6 +202,9 @@ def test_the_command_writes_what_the_daemon_sends(filled: tuple[Client, Daemon, 
     (row,) = csv.DictReader(io.StringIO(there.read_text(), newline=""))
     assert (row["client"], row["task_name"], row["class"]) == ("plain", "'@relu", "ok")
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
+    done = run(client.url, "--run=r", "--step=7", "--policy-version=w1")
+    assert done.stdout == client.get("/v1/export?run=r").body and done.stdout.count(b"\n") == 1
+    assert run(client.url, "--run=r", "--step=7", "--policy-version=w2").stdout == b""
     assert len(verdicts) == 5
 
 
