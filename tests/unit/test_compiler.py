@@ -38,6 +38,7 @@ from shared.plan import (
 from static import inspect_stage
 
 TL = ("tl", ModuleRef("triton.language"))
+TARGET = "cuda:90"
 HEAD = "import triton\nimport triton.language as tl\n"
 
 
@@ -76,7 +77,7 @@ def plan_of(
     launches = tuple(Launch(at, (1, 1, 1), (), 1) for at in range(len(kernels))) if steps is None else steps
     trace = Trace("own", False, (), (), (), (), launches, None)
     return Plan(
-        "cuda:90", f"sha256:{hashlib.sha256(source.encode()).hexdigest()}", tuple(functions), tuple(kernels), (trace,)
+        TARGET, f"sha256:{hashlib.sha256(source.encode()).hexdigest()}", tuple(functions), tuple(kernels), (trace,)
     )
 
 
@@ -373,8 +374,22 @@ def test_a_plan_without_the_tasks_own_case_is_refused() -> None:
     found = plan_of(SCALE, [function(SCALE, "scale")], [scale()], steps=())
     other = replace(found, traces=(replace(found.traces[0], case="other: shape prime"),))
     for document, outcome in ((found, "pass"), (other, "fail")):
-        result = stage.build(SCALE.encode(), document.dump(), {"foreign": "any"}, 1)
+        result = stage.build(SCALE.encode(), document.dump(), TARGET, {"foreign": "any"}, 1)
         assert result.report["outcome"] == outcome, result.report
+
+
+def test_a_plan_for_another_target_is_refused_by_its_field() -> None:
+    found = plan_of(SCALE, [function(SCALE, "scale")], [scale()], steps=())
+    for target in ("cuda:100", "cuda:999"):
+        result = stage.build(SCALE.encode(), replace(found, target=target).dump(), TARGET, {"foreign": "any"}, 1)
+        assert result.report["class"] == "compile" and f"target: is {target}" in result.report["error"]["text"]
+
+
+def test_a_signature_that_is_nested_too_deep_to_be_copied_is_untraced() -> None:
+    source = SCALE.replace("(x,", "(x: " + "-" * 400 + "1,", 1)
+    document = plan_of(source, [function(source, "scale")], [scale()], steps=())
+    result = stage.build(source.encode(), document.dump(), TARGET, {"foreign": "any"}, 1)
+    assert result.report["outcome"] == "untraced" and "too deep" in result.report["error"]["text"]
 
 
 A, B, C, D = (Leaf(at, (4, 8), (8, 1), "float32") for at in range(4))

@@ -167,13 +167,15 @@ def _listed(image: Image) -> wire.Json:
     }
 
 
-def build(source: bytes, document: bytes, policy: dict[str, Any], workers: int) -> Result:
+def build(source: bytes, document: bytes, target: str, policy: dict[str, Any], workers: int) -> Result:
     """Check a plan and compile its kernels: pass, fail or untraced, whatever the candidate wrote.
 
-    source and document: the candidate's text, and its plan as the tracer wrote it.
+    source and document: the candidate's text, and its plan as the tracer wrote it, which is to be for this target.
     """
     try:
         found = plan.parse(document)
+        if found.target != target:
+            raise plan.PlanError("target", f"is {found.target}, and not {target}")
         found.trace(plan.OWN)
     except plan.PlanError as error:
         return _fail("compile", _error("PlanError", f"the plan cannot be used: {error}"))
@@ -184,6 +186,8 @@ def build(source: bytes, document: bytes, policy: dict[str, Any], workers: int) 
         return refusal
     try:
         images = kernels.build(source, found, workers)
+    except RecursionError:
+        return Result({"ev": "result", "outcome": "untraced", "error": _error("Untraced", "it is nested too deep")})
     except CompilerRefusal as refused:
         return Result({"ev": "result", "outcome": "untraced", "error": _error("Untraced", str(refused), refused.line)})
     made = {index: image for index, image in enumerate(images.images) if image is not None}
@@ -219,6 +223,6 @@ def main(channel: wire.Channel, scratch: Path) -> None:
     source = wire.read_memfd(request.take_fd("source"), wire.SOURCE_MAX)
     document = wire.read_memfd(request.take_fd("plan"), plan.BYTES_MAX)
     kernel_cache.install(scratch / "triton", kernel_cache.LayeredCache.layers, adopts=False)
-    result = build(source, document, request.mapping("policy"), workers())
+    result = build(source, document, request.text("target"), request.mapping("policy"), workers())
     fds = {} if result.archive is None else {"images": wire.make_memfd(result.archive, "images")}
     channel.send(result.report, fds)
