@@ -236,22 +236,25 @@ def build(tree: plan.Tree, values: Mapping[int, torch.Tensor]) -> Any:
 
 # --- programs ---
 
-
 def _planned_constant(numbers: list[Any], shape: Sequence[int], **options: Any) -> torch.Tensor:
     return torch.tensor(numbers, **options).reshape(tuple(shape))
 
 
 def torch_operator(step: plan.Call, allows: Allows) -> Callable[..., Any]:
-    """The operator of a step. StepError: there is none, or it is not allowed."""
+    """The operator of a step. StepError: there is none, or it is not allowed.
+
+    TorchScript's own, which save files among other things, are none: what torch dispatches is all that is traced.
+    """
     if operators.kind_of(step) == "refused" or not allows(step):
         raise StepError(step.line, f"the operator {step.op} is not allowed here")
     if step.op == operators.CONSTANT:
         return _planned_constant
     namespace, packet, overload = step.op.split(".")
     found = getattr(getattr(getattr(torch.ops, namespace), packet, None), overload, None)
-    if not isinstance(found, torch._ops.OpOverload):
-        raise StepError(step.line, f"there is no operator {step.op}")
-    return found
+    module: Any = torch._C
+    if isinstance(found, torch._ops.OpOverload) and module._dispatch_has_kernel(found.name()):
+        return found
+    raise StepError(step.line, f"there is no operator {step.op}")
 
 
 @dataclass(frozen=True)
