@@ -528,9 +528,9 @@ reader_list_tasks(struct store_reader *r, const char *name, const char *after, i
     if (rc < 0)
         return rc;
     return r->ops->each(r, "read tasks",
-                        name ? "SELECT " TASK_COLUMNS
-                               " FROM task WHERE id > $1 AND (name = $3 OR id IN (SELECT"
-                               " task_id FROM task_alias a WHERE a.name = $3)) ORDER BY id LIMIT $2"
+                        name ? "SELECT " TASK_COLUMNS " FROM (SELECT id AS named FROM task WHERE name = $3"
+                               "   UNION SELECT task_id FROM task_alias WHERE name = $3) AS n"
+                               " JOIN task ON id = named WHERE id > $1 ORDER BY id LIMIT $2"
                              : "SELECT " TASK_COLUMNS " FROM task WHERE id > $1 ORDER BY id LIMIT $2",
                         values, name ? 3 : 2, give_task, CALL(row_cb, arg), NULL, err);
 }
