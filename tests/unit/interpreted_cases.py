@@ -12,12 +12,13 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
 from compiler.check import CompilerRefusal
 from compiler.extract import Functions, Source
-from executor import bounds
+from executor import bounds, combining
 from executor.interpreter import LaunchFailed, Model, OutOfBounds
 from shared.plan import (
     Address,
@@ -131,6 +132,28 @@ SOURCE = textwrap.dedent("""\
         none = tl.full([], 1.0, tl.float32)
         numbers = ~tl.broadcast_to(none != none, (B,))
         tl.store(y + i, tl.where(inside or v == 7.0, 1, 0) + tl.where(all_of_them or empty, 10, 0) + 100 * numbers)
+
+    @triton.jit
+    def after(a, b, c, d):
+        return a * c, b * c + d
+
+    @triton.jit
+    def larger(a, b):
+        if b > a:
+            a = b
+        return a
+
+    @triton.jit
+    def combined(x, y, R: tl.constexpr, C: tl.constexpr):
+        i = tl.arange(0, R)[:, None] * C + tl.arange(0, C)[None, :]
+        v = tl.load(x + i)
+        _, down = tl.associative_scan((v, v + 1), 0, after)
+        _, back = tl.associative_scan((v, v + 1), 1, after, reverse=True)
+        _, rows = tl.reduce((v, v + 1), 1, after, keep_dims=True)
+        tl.store(y + i, down)
+        tl.store(y + R * C + i, back)
+        tl.store(y + 2 * R * C + i, tl.broadcast_to(rows, (R, C)))
+        tl.store(y + 3 * R * C, tl.reduce(tl.load(x + tl.arange(0, C)), 0, larger))
 
     @triton.jit
     def wrong(x):
@@ -286,6 +309,32 @@ def truth_values_of_blocks_are_joined_element_by_element() -> None:
     assert truths([1, -float("inf"), 2, 7], 3) == [101, 100, 101, 101]
     assert truths([1, 2, 3, 4], 4) == [111, 111, 111, 111]
     assert truths([1, 2, 3, 7], 4) == [101, 101, 101, 101]
+
+
+def a_function_that_combines_gets_halves_of_a_block_in_their_order() -> None:
+    rows, columns = 8, 16
+    functions = [
+        Function("after", line("after"), (), (), False),
+        Function("larger", line("larger"), (), (), False),
+        Function("combined", line("combined"), (TL, ("after", FunctionRef(0)), ("larger", FunctionRef(1))), (), False),
+    ]
+    signature = [("x", "*fp32"), ("y", "*fp32"), ("R", "constexpr"), ("C", "constexpr")]
+    launch = Launch(0, (1, 1, 1), (Ref(0), Ref(1), rows, columns), 9)
+    x = torch.randn(rows, columns)
+    with mock.patch.object(combining, "_combined", wraps=combining._combined) as asked:
+        (_, got) = run(functions, signature, {2: rows, 3: columns}, [launch], [x, torch.zeros(3 * x.numel() + 1)])
+    assert asked.call_count == 3 + 4 + 4 + 1
+
+    def scanned(v: torch.Tensor) -> torch.Tensor:
+        kept = [v[0] + 1]
+        for one in v[1:]:
+            kept.append(kept[-1] * one + one + 1)
+        return torch.stack(kept)
+
+    down, back = scanned(x), scanned(x.flip(1).t()).t().flip(1)
+    rows_of = scanned(x.t())[-1][:, None].expand_as(x)
+    assert torch.allclose(got[:-1], torch.cat([t.reshape(-1) for t in (down, back, rows_of)]), rtol=1e-4, atol=1e-4)
+    assert got[-1] == x[0].max()  # this one branches, and is asked for each element in the end
 
 
 def products_of_bfloat16_are_summed_in_float32() -> None:

@@ -26,7 +26,7 @@ from triton.runtime import interpreter
 from triton.runtime.jit import mangle_type
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from executor import attention, bounds, library, narrow
+from executor import attention, bounds, combining, library, narrow
 from executor.meanings import FUNCTIONS, Meanings
 from executor.replay import Replay, Vary, poisoned
 from executor.steps import Allows, Descriptor, StepError
@@ -132,6 +132,7 @@ class Model:
         lost: frozenset[int] = frozenset(),
     ) -> None:
         narrow.install()
+        combining.install()
         library.install()
         bounds.install()
         attention.install()
