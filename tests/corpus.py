@@ -34,8 +34,8 @@ def load_candidates() -> list[Candidate]:
 
 
 def twins() -> frozenset[str]:
-    """The tasks that have one honest kernel and one that is nearly right, and nothing else."""
-    kinds: dict[str, list[str]] = {}
+    """The tasks that have honest kernels and some that are nearly right, and nothing else."""
+    kinds: dict[str, set[str]] = {}
     for candidate in load_candidates():
-        kinds.setdefault(candidate.task, []).append(candidate.kind)
-    return frozenset(task for task, found in kinds.items() if sorted(found) == ["honest", "mistake"])
+        kinds.setdefault(candidate.task, set()).add(candidate.kind)
+    return frozenset(task for task, found in kinds.items() if found == {"honest", "mistake"})

@@ -40,10 +40,21 @@ def gpu(client: service.Client) -> bool:
     return service.has_gpu(client)
 
 
+class TaskIds(dict[str, str]):
+    """By name; a task is registered with the shared daemon when it is first asked for."""
+
+    def __init__(self, client: service.Client, tasks: dict[str, corpus.Task]) -> None:
+        super().__init__()
+        self._client, self._tasks = client, tasks
+
+    def __missing__(self, name: str) -> str:
+        self[name] = self._client.add_task(self._tasks[name].registration())
+        return self[name]
+
+
 @pytest.fixture(scope="session")
-def task_ids(client: service.Client, tasks: dict[str, corpus.Task], gpu: bool) -> dict[str, str]:
-    """Every task that this machine can judge, registered with the shared daemon."""
-    return {name: client.add_task(task.registration()) for name, task in tasks.items() if gpu or not task.needs_gpu}
+def task_ids(client: service.Client, tasks: dict[str, corpus.Task]) -> TaskIds:
+    return TaskIds(client, tasks)
 
 
 @pytest.fixture
