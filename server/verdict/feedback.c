@@ -202,7 +202,6 @@ hint_of_rule(const char *rule)
     } hints[] = {
         { "entry_class", "Define the class that was asked for at module level, by exactly that name." },
         { "kernel_required", "Write a @triton.jit function that computes, and launch it from forward." },
-        { "kernel_reachable", "Launch from forward a kernel that stores its results." },
         { "require_plan",
           "Decide nothing in Python by a tensor's values, and launch with arguments that its shapes "
           "and constants give." },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+import time
 
 import pytest
 from static import ast_stage
@@ -139,13 +140,6 @@ def test_honest_code_passes(name: str) -> None:
     assert report["flags"] == []
 
 
-def test_what_cannot_be_decided_passes_and_says_so() -> None:
-    source = KERNEL + MODEL.replace("add_kernel[", "globals()['add_' + 'kernel'][")
-    report = judge(source)
-    assert report["outcome"] == "pass"
-    assert report["flags"] == ["reachability_unknown"]
-
-
 SYNTAX = {
     "unclosed": (b"x = (1,\n", 1),
     "return outside": (b"x = 1\nreturn x\n", 2),
@@ -181,7 +175,6 @@ def test_the_syntax_error_shows_its_line() -> None:
 REFUSED = {
     "entry_class": KERNEL + MODEL.replace("ModelNew", "Other"),
     "kernel_required": MODEL.replace("add_kernel[(1,)](x, o, x.numel(), B=64)", "o.copy_(x)"),
-    "kernel_reachable": KERNEL + MODEL.replace("add_kernel[(1,)](x, o, x.numel(), B=64)", "o.copy_(x)"),
 }
 
 
@@ -190,14 +183,12 @@ def test_refused_by_the_rule(rule: str) -> None:
     assert outcome(REFUSED[rule]) == ("form", rule)
 
 
-def test_a_kernel_that_does_not_store_is_not_enough() -> None:
-    assert outcome(KERNEL.replace("tl.store(", "max(") + MODEL) == ("form", "kernel_reachable")
-
-
-def test_a_kernel_that_fills_need_not_load() -> None:
-    """An identity matrix, say: a right one was refused."""
-    fills = KERNEL.replace("tl.load(", "tl.full(")
-    assert fills != KERNEL and outcome(fills + MODEL)[0] is None
+def test_many_functions_that_call_each_other_or_are_handed_to_jit_take_no_time() -> None:
+    calls = "".join(f"@triton.jit\ndef f{i}(x):\n    return f{i - 1}(x)\n" for i in range(1, 3000))
+    handed = "def plain(x):\n    pass\n" + "triton.jit(plain)\n" * 20_000
+    before = time.process_time()
+    assert judge(KERNEL + calls + handed + MODEL)["outcome"] == "pass"
+    assert time.process_time() - before < 10
 
 
 def test_kernelbench_asks_for_no_kernel_but_for_the_class() -> None:

@@ -236,6 +236,7 @@ def build(tree: plan.Tree, values: Mapping[int, torch.Tensor]) -> Any:
 
 # --- programs ---
 
+
 def _planned_constant(numbers: list[Any], shape: Sequence[int], **options: Any) -> torch.Tensor:
     return torch.tensor(numbers, **options).reshape(tuple(shape))
 

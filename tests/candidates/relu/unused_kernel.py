@@ -1,5 +1,5 @@
 # kind: cheat
-# expect: class=form stage=ast
+# expect: class=policy stage=compile
 # what: the kernel is there and is never called
 import torch
 import torch.nn as nn
