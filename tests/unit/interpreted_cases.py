@@ -362,12 +362,12 @@ def tuples_and_dtypes_are_arguments() -> None:
     assert got.tolist() == [1.0, 2.0], got
 
 
-def the_first_configuration_that_compiles_is_run_with_its_hooks() -> None:
-    def alternative(kernel: int, start: float) -> Alternative:
+def the_configuration_that_compiles_and_has_the_fewest_programs_is_run_with_its_hooks() -> None:
+    def alternative(kernel: int, start: float, programs: int = 1) -> Alternative:
         fill = Call("aten.fill_.Scalar", (Ref(0), start), (), leaf(0, 4), 8)
-        return Alternative("", (fill, Launch(kernel, (1, 1, 1), (Ref(0), 4, 4, 4), 9)))
+        return Alternative("", (fill, Launch(kernel, (1, programs, 1), (Ref(0), 4, 4, 4), 9)))
 
-    choose = Choose((alternative(0, 1.0), alternative(1, 2.0), alternative(2, 3.0)), 9)
+    choose = Choose((alternative(0, 1.0), alternative(1, 3.0, programs=2), alternative(2, 2.0)), 9)
     (got,) = run(closure(1.0), OUTER, {2: 4, 3: 4}, [choose], [torch.zeros(4)], lost=frozenset({0}))
     assert got.tolist() == [8] * 4, got
 

@@ -524,6 +524,20 @@ def test_a_size_that_nobody_promised_may_have_no_image(case: str, fails: bool) -
     assert (found.failure is not None) == fails
 
 
+@pytest.mark.parametrize("case", ["tiny", "other: x2", "shape0"])
+def test_of_a_size_that_nobody_promised_one_alternative_is_compiled(case: str) -> None:
+    """A convolution with 16 configurations and its sizes as constants took `compile` beyond its 60 s."""
+    sizes = [64, 16, 32, 4096, 128, 256]  # 32 is refused by the text, 4096 by the shared memory
+    kernels = [kernel(0, {"B": size}, {"num_warps": 16}, x="*fp16") for size in sizes]
+    ways = [Alternative(str(at), (Launch(at, (1, 1, 1), (), 9),)) for at in range(6)]
+    document = plan_of(TILES, [function(TILES, "k")], kernels, (Choose(tuple(ways[:2]), 9),))
+    others = (Choose(tuple(ways[2:]), 9), Choose((ways[5], ways[1]), 9))
+    document = replace(document, traces=(*document.traces, replace(document.traces[0], case=case, steps=others)))
+    found = compiler.build(TILES.encode(), document, 1)
+    assert found.failure is None
+    assert [image is not None for image in found.images] == [True, True, False, False, True, case == "shape0"]
+
+
 def test_an_alternative_with_a_mistake_in_its_text_is_not_passed_over() -> None:
     source = TILES.replace("tl.static_assert(B != 32)", "tl.arange(0, B - 1)")
     kernels = [kernel(0, {"B": size}, x="*fp16") for size in (32, 64)]

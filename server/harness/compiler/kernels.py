@@ -224,10 +224,11 @@ class _Forks:
     def __init__(self, compile_one: Callable[[int], wire.Json], crashed: Callable[[int, str], wire.Json]) -> None:
         self._compile_one = compile_one
         self._crashed = crashed
-        self._ready = selectors.DefaultSelector()
+        self._ready: selectors.BaseSelector
         self.outcomes: dict[int, wire.Json] = {}
 
     def run(self, kernels: Sequence[int], workers: int) -> None:
+        self._ready = selectors.DefaultSelector()
         shares = [list(kernels[at::workers]) for at in range(min(workers, len(kernels)))]
         for share in shares:
             self._start(share)
@@ -326,8 +327,9 @@ def _compile(
             return {"error": {"type": "CompilerCrash", "text": said, "line": text.line}, "is_pruned": False}
 
         forks = _Forks(compile_one, crashed)
-        n = len(document.kernels)
-        forks.run(range(n), max(1, min(workers, (n + 1) // 2)))  # a fork costs a third of a small kernel
+        while wanted := _wanted(document, forks.outcomes):
+            n = len(wanted)
+            forks.run(wanted, max(1, min(workers, (n + 1) // 2)))  # a fork costs a third of a small kernel
         made, errors = {}, {}
         for kernel, outcome in forks.outcomes.items():
             if outcome["error"] is None:
@@ -335,6 +337,34 @@ def _compile(
             else:
                 errors[kernel] = KernelError(kernel, outcome["error"], outcome["is_pruned"])
         return made, errors
+
+
+def _is_promised(trace: plan.Trace) -> bool:
+    """Whether a candidate has to be right for the case of this trace."""
+    return trace.case != plan.TINY and not trace.case.startswith(plan.OTHER)
+
+
+def _wanted(document: plan.Plan, outcomes: Mapping[int, wire.Json]) -> list[int]:
+    """Kernels to compile next: all of the promised cases, and for each other case one alternative that compiles.
+
+    With shapes that are constants each case has kernels of its own, and a kernel with 16 configurations had 144.
+    """
+    known = set(outcomes)
+    wanted = set()
+    for trace in sorted(document.traces, key=_is_promised, reverse=True):
+        for step in (*trace.construct, *trace.first, *trace.steps):
+            if not isinstance(step, plan.Choose) or _is_promised(trace):
+                wanted |= set(_launched((step,)))
+                continue
+            choices = [set(_launched(one.steps)) for one in step.alternatives]
+            left = [one for one in choices if not any(outcomes[kernel]["error"] for kernel in one & known)]
+            if left and not any(one <= known | wanted for one in left):
+                wanted |= left[0]
+    return sorted(wanted - known)
+
+
+def _launched(steps: tuple[plan.Step, ...]) -> Iterator[int]:
+    return (step.kernel for step in plan.walk(steps) if isinstance(step, plan.Launch))
 
 
 # --- what it means for the plan ---
@@ -345,7 +375,7 @@ def settle(document: plan.Plan, errors: Mapping[int, KernelError]) -> tuple[list
     dropped: dict[tuple[int, str, int], Dropped] = {}
     failure: KernelError | None = None
     for trace in document.traces:
-        if trace.case == plan.TINY or trace.case.startswith(plan.OTHER):
+        if not _is_promised(trace):
             continue
         for step in (*trace.construct, *trace.first, *trace.steps):
             if not isinstance(step, plan.Choose):
@@ -363,12 +393,13 @@ def settle(document: plan.Plan, errors: Mapping[int, KernelError]) -> tuple[list
 
 
 def _error_of(steps: Sequence[plan.Step], errors: Mapping[int, KernelError]) -> KernelError | None:
-    launched = (step.kernel for step in plan.walk(tuple(steps)) if isinstance(step, plan.Launch))
-    return next((errors[kernel] for kernel in launched if kernel in errors), None)
+    return next((errors[kernel] for kernel in _launched(tuple(steps)) if kernel in errors), None)
 
 
 def build(source: bytes, document: plan.Plan, workers: int) -> Images:
-    """Compile every kernel of a plan from the candidate's text. Nothing of the text is run.
+    """Compile the kernels of a plan from the candidate's text. Nothing of the text is run.
+
+    Of an autotuned launch at a size that nobody promised one alternative is compiled, the first that can be.
 
     source    the candidate's bytes
     document  as parsed; its claims are checked against the source

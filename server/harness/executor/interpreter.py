@@ -12,6 +12,7 @@ import ast
 import builtins
 import copy
 import ctypes
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType, FunctionType
 from typing import Any, Final
@@ -102,6 +103,11 @@ def _argument(kind: plan.Type, value: Any, function: Callable[[int], Any]) -> An
     return constant(value, function)
 
 
+def _programs(step: plan.Launch) -> int:
+    """Of a launch; an axis that the GPU's own numbers tell counts as one."""
+    return math.prod(size if isinstance(size, int) else 1 for size in step.grid)
+
+
 def _tensors(args: Any) -> Iterator[torch.Tensor]:
     for arg in args:
         if isinstance(arg, torch.Tensor):
@@ -117,7 +123,7 @@ class Model:
 
     trace, kernels   of the plan (borrowed)
     functions        of the same plan, from the source
-    lost             kernels that do not compile: of an autotuned launch the first alternative without one is run
+    lost             kernels that do not compile: of an autotuned launch no alternative with one is run
     allows           the operators that a call may have; state may have any
     Raises StepError for an operator that there is not or that is not allowed.
     """
@@ -205,9 +211,9 @@ class Model:
             raise LaunchFailed(step.line, f"kernel {function.__name__}: {error}") from error
 
     def _choose(self, step: plan.Choose, run: Callable[[int], None]) -> None:
-        for index, alternative in enumerate(step.alternatives):
-            launched = {inner.kernel for inner in alternative.steps if isinstance(inner, plan.Launch)}
-            if not launched & self._lost:
-                run(index)
-                return
-        raise StepError(step.line, "no configuration of the kernel compiles")
+        """The alternative with the fewest programs: the interpreter takes about as long for a small one as a large."""
+        launches = [[one for one in plan.walk(way.steps) if isinstance(one, plan.Launch)] for way in step.alternatives]
+        left = [index for index, way in enumerate(launches) if not {one.kernel for one in way} & self._lost]
+        if not left:
+            raise StepError(step.line, "no configuration of the kernel compiles")
+        run(min(left, key=lambda index: sum(map(_programs, launches[index]))))
