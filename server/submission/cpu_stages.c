@@ -291,7 +291,7 @@ go_live(struct submission *s, json_t *error)
     auto_close(&j->images_fd);
     attempt_add_flag(j, "untraced");
     if (j->policy.require_plan) {
-        failure_by_error(j, CLASS_FORM, j->untraced, "no plan could be made of it");
+        failure_without_plan(j);
         failure_note_rule(j, "require_plan");
         return stage_decided(OUTCOME_FAIL, CLASS_FORM, 0, 1);
     }

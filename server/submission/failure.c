@@ -128,6 +128,18 @@ failure_by_error(struct attempt *j, enum verdict_class class_, json_t *error, co
     attempt_fail(j, j->stage, class_, error, "%s", is_told ? text.data : otherwise);
 }
 
+/* The process that says why has the candidate in it: its words are worth what those of a launch are. */
+void
+failure_without_plan(struct attempt *j)
+{
+    const struct cause cause = { (enum stage)j->stage, CLASS_LAUNCH, j->untraced,
+                                 "no plan could be made of it" };
+    AUTO_BUFFER struct buffer text = BUFFER_INIT;
+
+    bool is_told = cause_add(&cause, &text) == 0;
+    attempt_fail(j, j->stage, CLASS_FORM, j->untraced, "%s", is_told ? text.data : cause.otherwise);
+}
+
 /* "full: 5 of 4096 values differ; the first at [0, 3] of output 0 in case "spikes": expected 1.5, got 1.25." */
 static bool
 fail_by_mismatch(struct attempt *j, enum verdict_class class_, json_t *error, json_t *detail)

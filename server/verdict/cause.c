@@ -52,9 +52,17 @@ static const char *const known[] = {
     "Cannot make_shape_compatible: incompatible dimensions at index %n: %n and %n",
     "Shape element %n must be a power of 2",
     "Cannot access global variable %i from within @jit'ed function.",
+    "invalid axis %n. Expected %n <= axis < %n",
+    "must be real number, not tensor",
     out_of_resource,
     "Pointer argument (at %n) cannot be accessed from Triton (cpu tensor?)",
     "the process ended before it answered",
+    "what runs next depends on a number that only the GPU knows",
+    "a later call uses an input of the first one",
+    "a later call uses a tensor that the first one computed from its inputs",
+    "kernel %i: %n elements are written outside of all tensors, the first %n bytes before one of %n bytes",
+    "kernel %i: %n elements are written outside of all tensors, the first %n bytes behind the end of one of "
+    "%n bytes",
     "the import ran for over %n s while it was traced",
     "%i() ran for over %n s while it was traced",
 };

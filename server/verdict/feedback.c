@@ -220,6 +220,9 @@ static const struct {
     enum verdict_class class_;
     const char *words, *hint;
 } findings[] = {
+    { CLASS_SYNTAX, "null bytes", "Send the source as text in UTF-8, without NULs." },
+    { CLASS_SYNTAX, "line 1: SyntaxError: invalid syntax",
+      "The first line is not Python: begin with the code, or send a whole answer as \"completion\"." },
     { CLASS_IMPORT, "ModuleNotFoundError", "Import torch, triton and the standard library only." },
     { CLASS_IMPORT, "ImportError", "Import torch, triton and the standard library only." },
     { CLASS_IMPORT, "__init__()", "The constructor takes what get_init_inputs() returns, in its order." },
@@ -238,9 +241,13 @@ static const struct {
     { CLASS_COMPILE, "equal ranks", "tl.dot takes two blocks of two dimensions, each of at least 16." },
     { CLASS_COMPILE, "incompatible dimensions",
       "Blocks of one expression have the same shape: add [:, None] or [None, :], or take equal sizes." },
+    { CLASS_COMPILE, "must be real number",
+      "Python's math takes no blocks: inside a kernel only triton.language computes." },
+    { CLASS_COMPILE, "invalid axis", "An axis is one of the block's dimensions, counted from 0." },
     { CLASS_COMPILE, "program_id axis", "A grid has at most three dimensions: axis 0, 1 or 2." },
     { CLASS_NONE, "out of resource", "Use smaller blocks or fewer stages: they take the shared memory." },
     { CLASS_LAUNCH, "illegal memory access", "Mask every load and store by the bounds of its tensor." },
+    { CLASS_LAUNCH, ".forward() ", "forward takes what get_inputs() returns, in its order." },
     { CLASS_LAUNCH, "missing ", "Pass every argument of the kernel, tl.constexpr ones by their names." },
     { CLASS_LAUNCH, "unexpected keyword", "Pass arguments by the names that the definition has." },
     { CLASS_LAUNCH, "is not defined", "Define the name before it is used." },
@@ -250,6 +257,7 @@ static const struct {
     { CLASS_CRASH, "compile: the candidate's process was killed",
       "No kernel has run yet: look at what the module, its constructor and forward do in Python." },
     { CLASS_CRASH, "exited with status", "Do not end the process: return from forward." },
+    { CLASS_CRASH, "SystemExit", "Do not end the process: return from forward." },
     { CLASS_MISMATCH, "other weights, ",
       "Weights and inputs are others here: compute with the module's weights and buffers, and treat tiny, "
       "huge, equal and constant values as the reference does, with its epsilon." },
@@ -257,6 +265,9 @@ static const struct {
       "Compute with the module's weights and buffers, not with values that they have only at first." },
     { CLASS_MISMATCH, "half precision",
       "Compute and store in the reference's precision: no conversion to float16 or bfloat16 on the way." },
+    { CLASS_TIMEOUT, "compile: the process did not finish",
+      "Look for a loop without an end in the module, its constructor or forward, and for blocks or unrolled "
+      "loops that are far too large to compile." },
     { CLASS_TIMEOUT,
       "compile: ", "Look for a loop without an end in the module, its constructor or forward." },
 };
@@ -297,10 +308,23 @@ hint_of_mismatch(const struct feedback *f)
         return "The values are close: look for an approximation (tanh for erf), a lower precision (bfloat16, "
                "TF32) or an epsilon that differs.";
     if (of > 0 && wrong < 0.5 * of)
-        return "Only some values are wrong: look at masks, strides, the last block of each dimension, and at "
-               "negative or zero inputs.";
-    return "Most values are wrong: compare the formula, the axis and the bounds of each reduction with the "
-           "reference.";
+        return "Only some values are wrong: look at masks, strides, the last block of each dimension, "
+               "elements "
+               "that two programs write, and negative or zero inputs.";
+    return "Most values are wrong: compare the formula, the axis and the bounds of each reduction, and the "
+           "strides of what is read and written, with the reference.";
+}
+
+/* What no kernel wrote is NaN, and nothing else. */
+static const char *
+hint_of_nonfinite(const struct feedback *f)
+{
+    const char *got = json_string_value(json_object_get(f->mismatch, "got"));
+
+    return got && strstr(got, "inf")
+               ? "Guard divisions and exponentials: subtract the maximum before exp, keep "
+                 "the reference's epsilon, and give masked elements a neutral value."
+               : NULL;
 }
 
 static const char *
@@ -311,6 +335,9 @@ hint_of_answer(const struct feedback *f)
                "raise the limit of tokens.";
     if (f->is_cut)
         return "The answer was cut off inside its code: write less before it, or raise the limit of tokens.";
+    const char *text = json_string_value(json_object_get(f->error, "text"));
+    if (text && f->class_ == CLASS_SYNTAX && strstr(text, "__global__"))
+        return "A candidate is Python: write the kernels in Triton, not in CUDA C++.";
     return f->is_answer ? "Send a whole answer as \"completion\": \"candidate\" is the code alone." : NULL;
 }
 
@@ -388,13 +415,22 @@ hint_of_speed(const struct feedback *f, const char *bound)
     return NULL;
 }
 
+/* Of one that is right and has no plan: what forward raised while it was traced, or what it did that no plan can say. */
+static const char *
+hint_of_untraced(json_t *error)
+{
+    const char *type = json_string_value(json_object_get(error, "type"));
+
+    return type && strcmp(type, "call") == 0 ? hint_of_class(CLASS_LAUNCH) : hint_of_rule("require_plan");
+}
+
 static const char *
 hint_of(const struct feedback *f, const char *bound)
 {
     const char *hint = NULL;
 
     if (f->class_ == CLASS_OK)
-        return f->error ? hint_of_rule("require_plan") : hint_of_speed(f, bound);
+        return f->error ? hint_of_untraced(f->error) : hint_of_speed(f, bound);
     if (f->class_ == CLASS_EXTRACT || f->class_ == CLASS_SYNTAX || f->class_ == CLASS_FORM)
         hint = hint_of_answer(f);
     if (!hint && f->rule && *f->rule && f->class_ != CLASS_HACK)
@@ -403,6 +439,8 @@ hint_of(const struct feedback *f, const char *bound)
         hint = hint_of_finding(f);
     if (!hint && f->class_ == CLASS_MISMATCH && json_is_object(f->mismatch))
         hint = hint_of_mismatch(f);
+    if (!hint && f->class_ == CLASS_NONFINITE)
+        hint = hint_of_nonfinite(f);
     return hint ? hint : hint_of_class(f->class_);
 }
 

@@ -32,7 +32,7 @@ struct feedback {
     int cases, cases_passed; /* that were run before it failed */
     bool is_cut;             /* the answer ended inside its code */
     bool is_unended;         /* the answer ended inside its reasoning */
-    bool is_answer;          /* what was sent as code is a whole answer, with fences */
+    bool is_answer;          /* what was sent as code is a whole answer, with fences or reasoning */
     bool is_timed;
     bool is_device_time; /* these times have no launches in them */
     double reference_ms, candidate_ms, speedup, speedup_lo, speedup_hi;

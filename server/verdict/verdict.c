@@ -16,6 +16,7 @@
 #include "server/submission/request.h"
 #include "server/submission/state.h"
 #include "server/submission/submission.h"
+#include "server/verdict/cause.h"
 #include "server/verdict/feedback.h"
 #include "server/verdict/rewards.h"
 #include "server/verdict/timing.h"
@@ -191,6 +192,18 @@ feedback_ok(const struct attempt *j, const struct timing *t, char *out, size_t s
         snprintf(out, size, "Passed everything up to %s, where it was asked to stop.", passed);
 }
 
+/* " Why there is no plan: compile: line 19: what runs next depends on a number that only the GPU knows." */
+static void
+add_why_untraced(const struct attempt *j, char *out, size_t size)
+{
+    const struct cause cause = { STAGE_COMPILE, CLASS_LAUNCH, j->untraced, "no reason is known" };
+    AUTO_BUFFER struct buffer why = BUFFER_INIT;
+    const size_t n = strlen(out);
+
+    if (json_is_object(j->untraced) && cause_add(&cause, &why) == 0)
+        snprintf(out + n, size - n, " Why there is no plan: %s.", why.data);
+}
+
 static bool
 is_device_time(const struct attempt *j)
 {
@@ -244,13 +257,17 @@ has_flag(const struct attempt *j, const char *name)
     return false;
 }
 
-/* No line of Python begins with the mark of a fence, but for text in quotes. */
+/* No line of Python begins with the mark of a fence or of reasoning, but for text in quotes. */
 static bool
 is_answer(const struct attempt *j)
 {
+    static const char *const marks[] = { "\n```", "\n<think>", "\n</think>" };
     const char *text = j->source.data;
 
-    return text && (strncmp(text, "```", 3) == 0 || strstr(text, "\n```"));
+    for (size_t i = 0; text && i < ARRAY_LEN(marks); i++)
+        if (strncmp(text, marks[i] + 1, strlen(marks[i] + 1)) == 0 || strstr(text, marks[i]))
+            return true;
+    return false;
 }
 
 static json_t *
@@ -263,10 +280,12 @@ verdict_feedback(const struct submission *s, const struct timing *t, bool is_can
 
     if (is_cancelled)
         return json_pack("{s:n, s:s}", "class", "text", cancel_text[s->cancel_reason]);
-    if (is_ok)
+    if (is_ok) {
         feedback_ok(j, t, text, sizeof(text));
-    else
+        add_why_untraced(j, text, sizeof(text));
+    } else {
         snprintf(text, sizeof(text), "%s", j->text);
+    }
     utf8_clean(text);
     const char *at = is_ok ? verdict_stage(j) : stage_name((enum stage)j->failed_stage);
     const struct stage_record *failed =

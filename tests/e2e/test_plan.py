@@ -212,6 +212,8 @@ def test_what_cannot_be_traced_is_judged_live_and_says_why(planned: service.Clie
     assert verdict["plan"]["traced"] is False and verdict["plan"]["error"]["line"] == line
     assert verdict["components"]["timed"] == 0
     assert verdict["feedback"]["hint"].startswith("Decide nothing in Python"), verdict["feedback"]
+    why = f"Why there is no plan: compile: line {line}: what runs next depends on a number that only the GPU knows."
+    assert why in verdict["feedback"]["text"], verdict["feedback"]
 
 
 def test_who_computes_otherwise_where_tensors_are_real_is_never_asked_there(planned: service.Client) -> None:
@@ -230,7 +232,9 @@ def test_an_honest_module_is_judged_by_its_plan(what: str, planned: service.Clie
 def test_what_cannot_be_traced_is_refused_where_a_plan_is_required(planned: service.Client) -> None:
     verdict = judge(planned, BRANCHES, policy={**ANYTHING, "require_plan": True})
     assert (verdict["class"], verdict["failed_at"], verdict["rule"]) == ("form", "compile", "require_plan"), verdict
-    assert verdict["plan"]["traced"] is False and "> 100" in BRANCHES.splitlines()[verdict["error"]["line"] - 1]
+    line = verdict["error"]["line"]
+    assert verdict["plan"]["traced"] is False and "> 100" in BRANCHES.splitlines()[line - 1]
+    assert verdict["feedback"]["text"].startswith(f"compile: line {line}: what runs next depends on a number")
 
 
 def test_who_claims_to_have_a_plan_and_sends_none_is_untraced(planned: service.Client) -> None:

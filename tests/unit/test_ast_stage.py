@@ -183,6 +183,11 @@ def test_refused_by_the_rule(rule: str) -> None:
     assert outcome(REFUSED[rule]) == ("form", rule)
 
 
+@pytest.mark.parametrize("source", ["", "\n \n", "# to be written\n"])
+def test_a_source_without_code_is_called_so(source: str) -> None:
+    assert judge(source)["error"]["text"] == "candidate.py: the candidate has no code"
+
+
 def test_many_functions_that_call_each_other_or_are_handed_to_jit_take_no_time() -> None:
     calls = "".join(f"@triton.jit\ndef f{i}(x):\n    return f{i - 1}(x)\n" for i in range(1, 3000))
     handed = "def plain(x):\n    pass\n" + "triton.jit(plain)\n" * 20_000

@@ -18,7 +18,7 @@
 #include "server/verdict/feedback.h"
 
 #define GOLDEN "tests/unit/feedback_golden.json"
-#define SITUATIONS_MIN 60
+#define SITUATIONS_MIN 70
 
 static const char *
 text_of(json_t *object, const char *key)

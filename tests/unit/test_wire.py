@@ -134,6 +134,17 @@ def test_error_has_the_candidates_line_and_no_harness_frames(tmp_path: Path) -> 
     wire.encode(error).decode("ascii").encode("utf-8")
 
 
+def test_frames_of_the_module_inspect_say_nothing_and_are_left_out(tmp_path: Path) -> None:
+    file = tmp_path / wire.CANDIDATE_FILE
+    file.write_text("import inspect\n\n\ndef call():\n    inspect.getcallargs(call, 1)\n")
+    space: dict[str, object] = {}
+    exec(compile(file.read_text(), str(file), "exec"), space)
+    with pytest.raises(TypeError) as raised:
+        space["call"]()  # type: ignore[operator]
+    text = wire.error_json(raised.value)["text"]
+    assert "line 5, in call" in text and "takes 0 positional arguments" in text and "inspect.py" not in text
+
+
 def test_long_texts_lose_their_middle() -> None:
     cut = wire.clean_text("a" * 9000 + "ä" * 9000)
     assert len(cut.encode()) <= wire.WORKER_ERROR_TEXT_MAX

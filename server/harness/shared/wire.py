@@ -356,6 +356,7 @@ def _drop_outer_frames(shown: traceback.TracebackException, filename: str, seen:
     seen.add(id(shown))
     inside = [index for index, frame in enumerate(shown.stack) if _is_file(frame.filename, filename)]
     kept = list(shown.stack)[inside[0] :] if inside else []
+    kept = [frame for frame in kept if not _is_file(frame.filename, "inspect.py")]
     kept = [frame for index, frame in enumerate(kept) if _is_file(frame.filename, filename) or index + 2 >= len(kept)]
     for frame in kept:
         if _is_file(frame.filename, filename):

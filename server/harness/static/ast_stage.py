@@ -135,7 +135,8 @@ def check(tree: ast.Module, imports: Imports, kernels: list[str], entry: str, po
     """Refused where the class is missing, or a kernel that the policy asks for."""
     names = {name for statement in module_level(tree.body) for name in bound_names(statement)}
     if entry not in names and not imports.has_star:
-        text = f"{wire.CANDIDATE_FILE}: no class {entry!r} is defined at module level"
+        what = f"no class {entry!r} is defined at module level" if tree.body else "the candidate has no code"
+        text = f"{wire.CANDIDATE_FILE}: {what}"
         raise Refused("form", text, None, rule="entry_class")
     if policy in KERNEL_POLICIES and not kernels:
         text = f"{wire.CANDIDATE_FILE}: there is no @triton.jit function, and the policy {policy!r} asks for one"
