@@ -33,6 +33,7 @@
 #define HTTP_ROUTES_REST \
     (HTTP_ROUTES_MAX - 1)                   /* what has no route: the dashboard's files, and early refusals */
 #define HTTP_IDLE_MS 60000                  /* between two requests of a connection */
+#define HTTP_WORK_LOOK_MS 5000              /* whether there can be an answer soon */
 #define HTTP_WORK_LIMIT_MS (15 * 60 * 1000) /* backstop: the funnel answers long before */
 
 struct connection;

@@ -391,7 +391,7 @@ exchange_read(struct exchange *x, struct exchange_read *c)
     c->pending.exchange = x;
     x->pending = &c->pending;
     x->is_reading = true;
-    connection_arm(x->connection, DEADLINE_WORK, HTTP_WORK_LIMIT_MS);
+    connection_arm(x->connection, DEADLINE_WORK, HTTP_WORK_LOOK_MS);
     if (store_read(x->http->store, read_cb, read_done_cb, c, &c->err) != 0) {
         c->rc = c->err.code;
         read_done_cb(c);
@@ -427,6 +427,27 @@ exchange_give_up(struct exchange *x)
         return;
     forget_pending(x);
     exchange_problem(x, PROBLEM_UNAVAILABLE, x->http->is_draining ? "the daemon stops" : "no answer in time");
+}
+
+void
+exchange_overdue(struct exchange *x)
+{
+    const char *trouble = store_trouble(x->http->store);
+    int64_t most_ms = HTTP_WORK_LIMIT_MS + (int64_t)x->http->config->wait_limit_s * 1000;
+
+    if (trouble && x->phase == EXCHANGE_WORKING) {
+        bool is_reading = x->is_reading;
+        forget_pending(x);
+        exchange_problem(
+            x, PROBLEM_UNAVAILABLE, "%s%s", trouble,
+            is_reading ? ""
+                       : ": what was sent may be taken yet; send it again with the same Idempotency-Key");
+    } else if (clock_monotonic_ns() - x->begun_ns > most_ms * 1000000) {
+        log_error(x->request_id, "no answer to the request in %d s", HTTP_WORK_LIMIT_MS / 1000);
+        exchange_give_up(x);
+    } else {
+        connection_arm(x->connection, DEADLINE_WORK, HTTP_WORK_LOOK_MS);
+    }
 }
 
 /* --- holding --- */

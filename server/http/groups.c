@@ -53,7 +53,7 @@ answer_with(struct exchange *x, unsigned status_unfinished)
     s->pending.exchange = x;
     s->status_unfinished = status_unfinished;
     x->pending = &s->pending;
-    connection_arm(x->connection, DEADLINE_WORK, HTTP_WORK_LIMIT_MS);
+    connection_arm(x->connection, DEADLINE_WORK, HTTP_WORK_LOOK_MS);
     funnel_print_group(x->http->funnel, x->id, access_sees_detail(x), printed_cb, s);
 }
 

@@ -197,8 +197,7 @@ overdue_cb(struct connection *c)
         exchange_hold_end(c->exchange);
         break;
     case DEADLINE_WORK:
-        log_error(c->exchange->request_id, "no answer to the request in %d s", HTTP_WORK_LIMIT_MS / 1000);
-        exchange_give_up(c->exchange);
+        exchange_overdue(c->exchange);
         break;
     case DEADLINE_BEAT:
         stream_beat(c->exchange->stream);

@@ -468,7 +468,7 @@ end_of_body(struct exchange *x)
     if (x->is_refused)
         return queue_answer(x);
     x->phase = EXCHANGE_WORKING;
-    connection_arm(c, DEADLINE_WORK, HTTP_WORK_LIMIT_MS);
+    connection_arm(c, DEADLINE_WORK, HTTP_WORK_LOOK_MS);
     dispatch(x);
     if (x->phase == EXCHANGE_ANSWERED)
         return queue_answer(x);

@@ -30,6 +30,7 @@ struct look {
 
 struct poll {
     struct elsewhere *all;
+    struct error err; /* of the last of looks */
     size_t n;
     struct look looks[];
 };
@@ -44,6 +45,7 @@ struct elsewhere {
     size_t n;
     int64_t n_owned;
     bool is_polling, is_urgent;
+    bool is_blind; /* the last look failed, which was logged */
 };
 
 static void poll_timer_cb(uv_timer_t *timer);
@@ -221,7 +223,7 @@ look_closer(struct look *look, struct store_reader *r, struct error *err)
 }
 
 static void
-look_at(struct look *look, struct store_reader *r)
+look_at(struct look *look, struct store_reader *r, struct error *last)
 {
     struct error err = { 0 };
 
@@ -237,8 +239,7 @@ look_at(struct look *look, struct store_reader *r)
         look->news.what = ELSEWHERE_GONE;
         look->code = 0;
     }
-    if (look->code != 0)
-        log_warn(look->id, "it is not known whether it has ended: %s", err.text);
+    *last = look->code != 0 ? err : (struct error){ 0 };
 }
 
 static void
@@ -247,7 +248,7 @@ read_cb(void *arg, struct store_reader *r)
     struct poll *p = arg;
 
     for (size_t i = 0; i < p->n; i++)
-        look_at(&p->looks[i], r);
+        look_at(&p->looks[i], r, &p->err);
 }
 
 /* --- what was seen: the loop --- */
@@ -296,6 +297,9 @@ read_done_cb(void *arg)
     struct elsewhere *e = p->all;
 
     e->is_polling = false;
+    if (p->err.code != ERR_NONE && !e->is_blind)
+        log_warn(NULL, "it is not known what has ended elsewhere: %s", p->err.text);
+    e->is_blind = p->err.code != ERR_NONE;
     for (size_t i = 0; i < p->n; i++)
         tell(e, &p->looks[i]);
     poll_in(e, e->is_urgent ? 0 : POLL_MS);

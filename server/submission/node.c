@@ -63,6 +63,7 @@ struct node {
     bool is_draining;
     bool is_ahead; /* as of the last check */
     bool has_found;
+    bool is_blind; /* the last look failed, which was logged */
     struct store_claim claims[STORE_CLAIMS_MAX];
     struct take takes[STORE_CLAIMS_MAX]; /* of these */
     size_t nclaims, ntakes;
@@ -462,8 +463,9 @@ looked_cb(void *arg)
     struct node *n = arg;
     const struct store_wants wants = node_wants(n->funnel);
 
-    if (n->code != 0)
+    if (n->code != 0 && !n->is_blind)
         log_warn(NULL, "it is not known what waits in the store: %s", n->err.text);
+    n->is_blind = n->code != 0;
     if (n->code != 0 || !n->has_found || !may_take(n) ||
         store_claim_next(n->funnel->store, &n->lease, &wants, most_to_take(n), n->claims, &n->nclaims,
                          taken_cb, n, &n->err) != 0)

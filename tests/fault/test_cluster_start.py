@@ -258,9 +258,50 @@ def test_a_database_that_goes_away_later_is_503_with_a_time(directory: Path) -> 
                 assert time.monotonic() < deadline, answer
                 time.sleep(0.2)
             assert int(answer.headers["Retry-After"]) >= 1
-            assert "detail" in answer.json()
+            assert "the database is away" in answer.json()["detail"]
+            service.wait_for(lambda: client.get("/readyz").status == 503)  # it renews its lease each five seconds
+            read = client.get("/v1/submissions")
+            assert (read.status, read.json()["detail"]) == (503, "the database is away")
+            assert "it cannot judge now: the database is away" in doctor(node.url, settings(directory, found.url))
+            log = node.log.read_text()
+            assert (log.count("is away: connect"), log.count("it is not known")) == (1, 1), log
         finally:
             node.process.send_signal(signal.SIGKILL)
+            node.stop()
+
+
+def test_what_was_on_its_way_when_the_database_went_away_is_answered(directory: Path) -> None:
+    """Also where it can still be read, and not written."""
+    with database(directory) as found:
+        node = Node("a", directory, found.url)
+        client = service.Client(node.url)
+        try:
+            node.wait_ready()
+            node.call("POST", "/v1/tasks", TASK)
+            found.ask("ALTER SYSTEM SET default_transaction_read_only = on")
+            found.ask("SELECT pg_reload_conf()")
+            service.wait_for(lambda: found.ask("SHOW default_transaction_read_only") == ["on"])
+            body = {"task": "scripted", "candidate": "# script: timing=1\n"}
+            begun = time.monotonic()
+            answer = client.call("POST", "/v1/submissions", body, {"Idempotency-Key": "one"})
+            assert (answer.status, time.monotonic() - begun < 30) == (503, True)
+            assert int(answer.headers["Retry-After"]) >= 1
+            assert "the database is away" in answer.json()["detail"]
+            assert client.get("/readyz").json()["detail"] == "the database is away"
+            told = doctor(node.url, settings(directory, found.url, node="b"))
+            assert "it cannot judge now: the database is away" in told, told
+            found.url += "&options=-c%20default_transaction_read_only%3Doff"
+            found.ask("ALTER SYSTEM RESET default_transaction_read_only")
+            found.ask("SELECT pg_reload_conf()")
+            deadline = time.monotonic() + LIMIT_S
+            while (again := client.call("POST", "/v1/submissions", body, {"Idempotency-Key": "one"})).status != 202:
+                assert time.monotonic() < deadline, again
+                time.sleep(0.2)
+            assert client.wait(str(again.json()["id"]), 60)["class"] == "ok"
+            assert found.ask("SELECT count(*) FROM verifierd.submission") == ["1"]
+            log = node.log.read_text()
+            assert log.count("is away: connect") == 1 and "session is read-only" in log
+        finally:
             node.stop()
 
 

@@ -2,6 +2,7 @@
 
 #include "common/auto.h"
 #include "common/clock.h"
+#include "common/log.h"
 
 /* A reader's thread may be the loop's: where the database is away it is not asked for at each read. */
 #define RETRY_NS 500000000
@@ -23,16 +24,23 @@ pg_reads_end(struct store_reader *base)
     r->is_one = r->is_begun = false;
 }
 
+/* Why is logged, once: clients are told what is said here. */
 static int
 connect_again(struct pg_reader *r, struct error *err)
 {
     int64_t now_ns = clock_monotonic_ns();
+    struct error why;
 
-    if (r->tried_ns != 0 && now_ns - r->tried_ns < RETRY_NS)
-        return error_set(err, ERR_UNAVAILABLE, "the database %s is away", r->of->shown);
-    int rc = pg_link_open(&r->link, r->of->where, r->of->lease.node, err);
-    r->tried_ns = rc < 0 ? clock_monotonic_ns() : 0;
-    return rc;
+    if (r->tried_ns == 0 || now_ns - r->tried_ns >= RETRY_NS) {
+        if (pg_link_open(&r->link, r->of->where, r->of->lease.node, &why) == 0) {
+            r->tried_ns = 0;
+            return 0;
+        }
+        if (r->tried_ns == 0)
+            log_warn("store", "%s cannot be read: %s", r->of->shown, why.text);
+        r->tried_ns = clock_monotonic_ns();
+    }
+    return error_set(err, ERR_UNAVAILABLE, "the database is away");
 }
 
 /* Before a question. *is_first: nothing was read of this transaction yet. */
