@@ -1,5 +1,6 @@
-"""A cluster whose nodes are killed and stopped, whose database crashes, whose standby takes over (also while the
-primary goes on), and whose connections are cut after a COMMIT.
+"""A cluster whose nodes are killed, stopped (also before they hear of a COMMIT) and drained two at once, whose database
+crashes, whose standby takes over (also while the primary goes on), and whose connections are cut after a COMMIT and
+within any message. Clients post single candidates, and groups of which one is timed.
 
 KILLS faults (8), one after the other under load; KILLS_SEED repeats their order. What clients were told is compared
 with what the store has at the end: nothing acknowledged is lost, no verdict is doubled, and none changes.
@@ -13,6 +14,7 @@ import os
 import random
 import signal
 import socket
+import struct
 import sys
 import threading
 import time
@@ -48,14 +50,16 @@ UNREACHABLE = (OSError, urllib.error.URLError, HTTPException, ValueError)
 
 
 class Proxy:
-    """Between nodes and databases: it can keep the answer to a writer's next COMMIT, and cut the connection."""
+    """Between nodes and databases. What is armed happens once: at the answer to a writer's next COMMIT it can cut the
+    connection ("cut"), or stop the node for longer than its lease ("stop"), and any next message it can tear ("tear").
+    """
 
     def __init__(self, directory: Path, databases: Sequence[Path]) -> None:
         directory.mkdir()
         directory.chmod(0o755)
         self._lock = threading.Lock()
-        self._armed = 0
-        self.cuts = 0
+        self._armed: Counter[str] = Counter()
+        self.cuts: Counter[str] = Counter()
         self._listeners = []
         places = [directory / database.name for database in databases]
         self.url = f"postgresql://verifierd@/postgres?host={','.join(map(str, places))}&target_session_attrs=read-write"
@@ -67,9 +71,9 @@ class Proxy:
             self._listeners.append(listener)
             threading.Thread(target=self._accept, args=[listener, str(database / SOCKET)], daemon=True).start()
 
-    def arm(self) -> None:
+    def arm(self, how: str) -> None:
         with self._lock:
-            self._armed += 1
+            self._armed[how] += 1
 
     def close(self) -> None:
         for listener in self._listeners:
@@ -91,12 +95,12 @@ class Proxy:
             for source, sink, is_answer in ((node, server, False), (server, node, True)):
                 threading.Thread(target=self._pass_on, args=[source, sink, is_answer, writes], daemon=True).start()
 
-    def _is_to_cut(self, data: bytes) -> bool:
+    def _happens(self, how: str) -> bool:
         with self._lock:
-            if self._armed == 0 or COMMITTED not in data:
+            if self._armed[how] == 0:
                 return False
-            self._armed -= 1
-            self.cuts += 1
+            self._armed[how] -= 1
+            self.cuts[how] += 1
             return True
 
     def _pass_on(self, source: socket.socket, sink: socket.socket, is_answer: bool, writes: threading.Event) -> None:
@@ -104,12 +108,30 @@ class Proxy:
             while data := source.recv(65536):
                 if not is_answer and b"INSERT INTO writer" in data:
                     writes.set()
-                if is_answer and writes.is_set() and self._is_to_cut(data):
+                if is_answer and writes.is_set() and COMMITTED in data:
+                    if self._happens("cut"):
+                        break
+                    if self._happens("stop"):
+                        stop_peer(sink)
+                if self._happens("tear"):
+                    sink.sendall(data[: len(data) // 2])
                     break
                 sink.sendall(data)
         for end in (source, sink):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
+
+
+def stop_peer(end: socket.socket) -> None:
+    """For longer than its lease."""
+    pid = struct.unpack("3i", end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+    os.kill(pid, signal.SIGSTOP)
+    threading.Timer(20, wake_up, [pid]).start()
+
+
+def wake_up(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGCONT)
 
 
 class World:
@@ -150,14 +172,16 @@ class World:
             if self.is_over:
                 return
             node = self.random.choice(self.nodes)
-            body = {
-                "task": "scripted",
-                "candidate": f"# script: compile=sleep:0.3,pass timing=1.3\n# {number} {mark}\n",
-            }
+            candidate = f"# script: compile=sleep:0.3,pass timing=1.3\n# {number} {mark}\n"
+            path = "/v1/submissions"
+            body: dict[str, object] = {"task": "scripted", "candidate": candidate}
+            if mark % 8 == 7:
+                items = [{"candidate": f"{candidate}# {item}\n"} for item in range(3)]
+                path, body = "/v1/groups", {"task": "scripted", "candidates": items, "time_top_k": 1}
             with suppress(*UNREACHABLE):
-                status, document = node.call("POST", "/v1/submissions", body, 5)
+                status, document = node.call("POST", path, body, 5)
                 if status == 202:
-                    self.acknowledged.append(str(document["id"]))
+                    self.acknowledged += [str(one["id"]) for one in document.get("items", [document])]
                     self.acknowledged_s.append(time.monotonic())
             with suppress(*UNREACHABLE, IndexError):
                 self.look(node, self.random.choice(self.acknowledged[-200:]), 5)
@@ -209,15 +233,34 @@ class World:
             time.sleep(0.1)
 
     def cut_after_commit(self) -> None:
-        self.proxy.arm()
+        self.proxy.arm("cut")
         time.sleep(0.3)
+
+    def tear_messages(self) -> None:
+        """Of five connections, whatever they are for."""
+        for _ in range(5):
+            self.proxy.arm("tear")
+            time.sleep(0.1)
+
+    def stop_after_commit(self) -> None:
+        """What it has claimed or ended it hears of when its lease is over."""
+        self.proxy.arm("stop")
+        time.sleep(21)
+
+    def drain_two(self) -> None:
+        for node in self.nodes[:2]:
+            node.process.send_signal(signal.SIGTERM)
+        for place in range(2):
+            self.nodes[place].stop()
+            assert self.nodes[place].process.returncode == 0
+            self.nodes[place] = self.start_node()
 
     def strike(self) -> None:
         """Any of them; a failover takes longest, and is rarer."""
         rare = self.random.choice((self.fail_over, self.fail_over_late, self.crash_database, self.crash_database))
-        self.suffer(
-            self.random.choice((self.kill_node, self.stop_node, rare, self.end_backends, *[self.cut_after_commit] * 4))
-        )
+        nodes = (self.kill_node, self.stop_node, self.stop_after_commit, self.drain_two)
+        connections = (self.end_backends, self.tear_messages, *[self.cut_after_commit] * 4)
+        self.suffer(self.random.choice((*nodes, rare, *connections)))
 
     def suffer(self, fault: Callable[[], None]) -> float:
         """How long the fault itself took, and with a failover the making of the next standby."""
@@ -304,7 +347,7 @@ def load(world: World) -> Iterator[None]:
     fenced = sum(int(node.call("GET", "/v1/status")[1]["counts"]["fenced"]) for node in world.nodes)
     gaps = sorted(world.gaps_s)
     print(
-        f"seed {SEED}, faults {dict(world.faults)}, cut after COMMIT {world.proxy.cuts}, acknowledged"
+        f"seed {SEED}, faults {dict(world.faults)}, by the proxy {dict(world.proxy.cuts)}, acknowledged"
         f" {len(world.acknowledged)}, stored {stored}, lost {len(left)}, changed {len(world.changed)},"
         f" counted {counted}, fenced by the living {fenced}, next verdict after a fault: median"
         f" {gaps[len(gaps) // 2]:.1f} s, 99 of 100 {gaps[len(gaps) * 99 // 100]:.1f} s, longest {gaps[-1]:.1f} s"
