@@ -655,3 +655,33 @@ def test_values_that_are_added_up_by_index_put_are_computed() -> None:
     added = _with_operator("aten.index_put.default", {"list": []}, {"t": 0}, True)
     assert operators.allowed(moved, "movement") == []
     assert len(operators.allowed(added, "movement")) == 1
+
+
+ITEM: dict[str, Any] = {"item": 0}
+SUM: dict[str, Any] = {"add": [ITEM, ITEM]}
+SIZES: dict[str, Any] = {"list": [4]}
+
+
+@pytest.mark.parametrize(
+    ("op", "args", "is_allowed"),
+    [
+        ("full.default", [SIZES, {"sym": ITEM}], True),
+        ("full.default", [{"list": [{"sym": SUM}]}, 0], True),
+        ("full.default", [SIZES, {"sym": SUM}], False),
+        ("fill_.Scalar", [{"t": 0}, {"sym": SUM}], False),
+        ("constant_pad_nd.default", [{"t": 0}, SIZES, {"sym": SUM}], False),
+        ("arange.default", [{"sym": SUM}], True),
+        ("arange.start_step", [0, 9, 2], True),
+        ("arange.start_step", [{"sym": ITEM}, 9, {"sym": ITEM}], False),
+        ("linspace.default", [0, 1, 3], True),
+        ("linspace.default", [{"sym": ITEM}, 1, 3], False),
+        ("linspace.Tensor_Tensor", [{"t": 0}, {"t": 0}, 3], False),
+    ],
+)
+def test_a_number_of_the_device_may_be_written_and_nothing_calculated_with_it(
+    op: str, args: list[Any], is_allowed: bool
+) -> None:
+    found = document()
+    step: dict[str, Any] = {"op": f"aten.{op}", "args": args, "kwargs": {}, "out": None, "line": 77}
+    found["traces"][0]["steps"].append(step)
+    assert (operators.allowed(read(found), "movement") == []) is is_allowed

@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias
 
 from shared.movement import words
 from shared.plan import CONSTANT as CONSTANT
-from shared.plan import Call, Plan, walk
+from shared.plan import Call, Operation, Plan, Ref, Sym, walk
 
 Kind: TypeAlias = Literal["movement", "library", "compute", "refused"]
 Foreign: TypeAlias = Literal["movement", "library", "any"]
@@ -49,6 +49,9 @@ MOVEMENT_OVERLOADS: Final = words(
     """
 )
 """Where other overloads reduce, or an argument says that values are added up (see _accumulates)."""
+
+FILLS: Final = words("full full_like new_full fill fill_ scalar_tensor scatter scatter_ constant_pad_nd")
+"""Of these, those that write a number."""
 
 LIBRARY: Final = words(
     """
@@ -101,10 +104,21 @@ def _accumulates(call: Call) -> bool:
     return "index_put" in call.op and given is not False
 
 
+def _calculates(call: Call) -> bool:
+    """Whether what it fills with is calculated from numbers of the device, and not one that was read."""
+    name = call.op.split(".")[1]
+    if name == "linspace":
+        return any(isinstance(end, Ref | Sym) for end in call.args[:2])
+    if call.op == "aten.arange.start_step":
+        return any(isinstance(number, Sym) for number in (call.args[0], *call.args[2:]))
+    numbers = (*call.args, *(value for _, value in call.kwargs)) if name in FILLS else ()
+    return any(isinstance(number, Sym) and isinstance(number.expr, Operation) for number in numbers)
+
+
 def kind_of(call: Call) -> Kind:
     """The same of an operator with its arguments."""
     found = kind(call.op)
-    return "compute" if found == "movement" and _accumulates(call) else found
+    return "compute" if found == "movement" and (_accumulates(call) or _calculates(call)) else found
 
 
 @dataclass(frozen=True)
