@@ -95,7 +95,7 @@ fill_components(const struct attempt *j, const struct timing *t, struct reward_c
         c->sol = speed_of_light(j, t);
     }
     c->peak_mem_ratio =
-        share(number_or_nan(detail, "peak_bytes"), number_or_nan(detail, "reference_peak_bytes"));
+        share(number_or_nan(j->plan, "call_bytes"), number_or_nan(detail, "reference_peak_bytes"));
     c->cases_passed =
         share(number_or_nan(detail, "passed"), (double)json_array_size(json_object_get(detail, "cases")));
     if (j->full && j->stages[STAGE_FULL].of > 0)
@@ -130,7 +130,7 @@ correctness_json(const struct attempt *j)
                      j->stages[stage].done, "shapes", shapes_of(j), "first_mismatch",
                      get_or_null(detail, "first_mismatch"), "max_abs", get_or_null(detail, "max_abs"),
                      "max_rel", get_or_null(detail, "max_rel"), "peak_bytes",
-                     get_or_null(detail, "peak_bytes"), "reference_peak_bytes",
+                     get_or_null(j->plan, "call_bytes"), "reference_peak_bytes",
                      get_or_null(detail, "reference_peak_bytes"), "results", get_or_null(detail, "cases"));
 }
 

@@ -70,6 +70,37 @@ def test_describe_finds_a_tiny_case_that_runs() -> None:
     assert [case["name"] for case in spec["cases"]["shapes"]] == ["shape x0.75", "shape x1.25", "shape x2"]
 
 
+@pytest.mark.parametrize(
+    ("forward", "rows"),
+    [
+        ("return x + 1", 1),
+        ("return (x + 1).view(-1)", 1),
+        ("return (x + 1) * 2", 2),
+        ("return ((x + 1) * 2 + 1) * 2", 2),
+        ("a = x + 1; b = a * 2; return b + a", 3),
+        ("x = x.clone(); x += 1; return x", 1),
+        ("return self.weight * x", 1),
+        ("return torch.stack([self.weight, self.weight])", 2),
+    ],
+)
+def test_bytes_of_a_call_are_its_own_tensors_at_once(forward: str, rows: int) -> None:
+    source = f"""
+import torch
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(1000))
+    def forward(self, x):
+        {forward}
+def get_inputs():
+    return [torch.rand(1000)]
+def get_init_inputs():
+    return []
+"""
+    spec = cases.describe(source, None, CPU, dynamic_shapes=False, declared=None, element_limit=None)
+    assert spec["cases"]["own"]["call_bytes"] == rows * 4000
+
+
 def test_other_sizes_are_looked_for_where_shapes_are_fixed() -> None:
     spec = cases.describe(TASK, None, CPU, dynamic_shapes=False, declared=None, element_limit=None)
     found = spec["cases"]

@@ -419,6 +419,35 @@ def test_coverage_is_the_share_of_own_kernels_in_what_is_read_and_made(
     assert stage.coverage(Trace("own", False, List((A,)), (), (), (), steps, D)) == share
 
 
+DROPPED = Call("aten.add.Tensor", (Ref(2), Ref(0)), (), Leaf(4, (4, 8), (8, 1), "float64"), 1)
+LARGE = Call("aten.empty.memory_format", (List((100,)),), (), Leaf(4, (100,), (1,), "int8"), 1)
+
+
+@pytest.mark.parametrize(
+    ("first", "steps", "output", "expected"),
+    [
+        ((), (EMPTY, LAUNCH), B, 128),
+        ((), (EMPTY, LAUNCH, VIEW), C, 128),
+        ((), (EMPTY, LAUNCH, COPY), D, 256),
+        ((), (EMPTY, VIEW, DROPPED, LAUNCH), B, 128 + 256),
+        ((), (LARGE, EMPTY, LAUNCH), B, 128),  # what nobody reads is gone at once
+        ((EMPTY,), (LAUNCH,), B, 128),
+        ((LARGE, EMPTY), (LAUNCH,), B, 128),
+        ((EMPTY,), (LAUNCH, VIEW, COPY), D, 256),  # what is kept stays
+        ((), (), A, 0),
+    ],
+)
+def test_bytes_of_a_call_are_what_there_is_at_once(
+    first: tuple[Any, ...], steps: tuple[Any, ...], output: Leaf, expected: int
+) -> None:
+    assert stage.call_bytes(Trace("own", False, List((A,)), (), (), first, steps, output)) == expected
+
+
+def test_parameters_and_their_views_are_no_bytes_of_a_call() -> None:
+    trace = Trace("own", False, List((A,)), (("weight", 1),), (EMPTY,), (VIEW,), (LAUNCH, COPY), D)
+    assert stage.call_bytes(trace) == 128
+
+
 def test_a_plan_of_another_source_is_refused() -> None:
     document = plan_of(SCALE, [function(SCALE, "scale")], [scale()])
     with pytest.raises(CompilerRefusal, match="another source"):

@@ -60,6 +60,7 @@ def summary(found: plan.Plan, images: kernels.Images) -> wire.Json:
         "library": named("library"),
         "compute": named("compute"),
         "coverage": coverage(own),
+        "call_bytes": call_bytes(own),
         "prepared_weights": bool(own.first),
         "kernels": len(found.kernels),
         "configurations_dropped": len(images.dropped),
@@ -88,12 +89,57 @@ def coverage(trace: plan.Trace) -> float | None:
 
 def _is_free(call: plan.Call) -> bool:
     """It returns a view, or memory without content."""
+    return call.op.split(".")[1].startswith(("empty", "new_empty")) or _is_view(call)
+
+
+def _is_view(call: plan.Call) -> bool:
     namespace, name, overload = call.op.split(".")
-    if name.startswith(("empty", "new_empty")):
-        return True
     function = getattr(getattr(getattr(torch.ops, namespace), name, None), overload, None)
     results = function._schema.returns if isinstance(function, torch._ops.OpOverload) else []
     return any(result.alias_info is not None and not result.alias_info.is_write for result in results)
+
+
+def call_bytes(trace: plan.Trace) -> int:
+    """The most bytes that there are at once while a call runs: of what it makes, and of what is kept for it.
+
+    Inputs and parameters do not count, memory that a kernel or a library takes for itself is not known, and a size that
+    only the GPU knows counts as none.
+    """
+    steps = list(_first_alternatives(trace.steps))
+    given = {leaf.id for leaf in tree_leaves(trace.inputs)} | {id_ for _, id_ in trace.parameters}
+    memory = {id_: id_ for id_ in given}
+    """Of each tensor the one whose memory it has."""
+    sizes: dict[int, int] = {}
+
+    def define(step: plan.Call | plan.Launch) -> None:
+        if not isinstance(step, plan.Call):
+            return
+        base = next((arg.id for arg in step.args if isinstance(arg, plan.Ref)), None) if _is_view(step) else None
+        for leaf in tree_leaves(step.out):
+            if leaf.id not in memory:
+                memory[leaf.id] = leaf.id if base is None else memory[base]
+                sizes.setdefault(memory[leaf.id], 0 if base is not None else _bytes(leaf))
+
+    for step in plan.walk((*trace.construct, *trace.first)):
+        define(step)
+    kept = set(sizes)
+    for step in steps:
+        define(step)
+    last = {memory[id_]: at for at, step in enumerate(steps) for id_ in reads(step)}
+    last.update((memory[leaf.id], len(steps)) for leaf in tree_leaves(trace.output))
+    live = {id_ for id_ in kept & last.keys() if id_ not in given}
+    most = sum(sizes[id_] for id_ in live)
+    for at, step in enumerate(steps):
+        made = {memory[leaf.id] for leaf in tree_leaves(step.out)} if isinstance(step, plan.Call) else set()
+        live |= made - given
+        most = max(most, sum(sizes[id_] for id_ in live))
+        live -= {id_ for id_ in live - kept if last.get(id_, at) <= at}
+    return most
+
+
+def _bytes(leaf: plan.Leaf) -> int:
+    last = sum((size - 1) * step for size, step in zip(leaf.shape, leaf.stride, strict=True) if size and step)
+    return 0 if 0 in leaf.shape or None in leaf.shape else (last + 1) * plan.DTYPES[leaf.dtype]
 
 
 def _first_alternatives(steps: tuple[plan.Step, ...]) -> Iterator[plan.Call | plan.Launch]:

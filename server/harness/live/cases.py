@@ -24,6 +24,7 @@ from oracle import tolerance, variations
 from shared import values
 from shared.movement import VIEWS_AND_COPIES, words
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 
 from live import flops
@@ -269,6 +270,7 @@ class Measured:
     output_bytes: int
     state_bytes: int
     peak_bytes: int  # GPU memory beside the inputs while it ran; 0 without a GPU
+    call_bytes: int  # the most that its tensors had at once beside inputs and parameters, also without a GPU
     multiplies_matrices: bool  # products, convolutions, recurrent cells: where TF32 may come in
     flops: int  # of the products whose number is plain (flops.py)
     operations: int  # calls of torch's functions that compute tensors: the nodes of the traced graph
@@ -308,7 +310,7 @@ def run_once(
             model = model.to(device)  # parameters made outside the device context, from numpy say
         model = cast_model(model, dtype)
         inputs = cast_inputs(to_device(list(module.get_inputs()), device), dtype)
-        with _CallWatch(inputs) as watch:
+        with _CallWatch(inputs, model) as watch:
             outputs = model(*inputs)
         watch.see(outputs)
         if device.type == "cuda":
@@ -333,6 +335,7 @@ def run_once(
         input_bytes=input_bytes,
         output_bytes=sum(note.span_bytes for note in outs),
         peak_bytes=max(0, peak_bytes - input_bytes),
+        call_bytes=watch.most_bytes,
         multiplies_matrices=watch.found,
         flops=watch.flops,
         operations=watch.operations,
@@ -349,9 +352,14 @@ class _CallWatch(TorchFunctionMode):
     At the level of torch's functions: the first use of a dispatch mode imports for two seconds.
     """
 
-    def __init__(self, inputs: Any) -> None:
+    def __init__(self, inputs: Any, model: Any = None) -> None:
         super().__init__()
         self.found = False
+        self.most_bytes = 0
+        """Of tensors that there were at once, less the inputs and the model's."""
+        self._live: dict[int, tuple[StorageWeakRef, int]] = {}
+        kept = (*model.parameters(), *model.buffers()) if isinstance(model, torch.nn.Module) else ()
+        self._kept = {_storage(leaf)._cdata for leaf in (*_tensors(inputs), *kept) if _is_strided(leaf)}
         self.flops = 0
         self.operations = 0
         self.breaks_ties = False
@@ -370,6 +378,7 @@ class _CallWatch(TorchFunctionMode):
         if self._chosen:
             self.see((args, kwargs))
         output = func(*args, **(kwargs or {}))
+        self._weigh(output)
         if name in MATRIX_FUNCTIONS:
             self.found = True
             self.flops += flops.count(name, args, output)
@@ -379,6 +388,14 @@ class _CallWatch(TorchFunctionMode):
             self._chosen += [leaf for leaf in _tensors(output) if leaf.dtype in variations.INTEGERS]
         self._follow(name, args, kwargs, output)
         return output
+
+    def _weigh(self, output: Any) -> None:
+        found = [_storage(leaf) for leaf in _tensors(output) if _is_strided(leaf)]
+        new = [one for one in found if one._cdata not in self._kept and one._cdata not in self._live]
+        if new:
+            self._live = {at: known for at, known in self._live.items() if not known[0].expired()}
+            self._live.update((one._cdata, (StorageWeakRef(one), one.nbytes())) for one in new)
+            self.most_bytes = max(self.most_bytes, sum(size for _, size in self._live.values()))
 
     def _follow(self, name: str, args: Any, kwargs: Any, output: Any) -> None:
         """Whether integers that rest on the inputs may still be any; which tensors rest on them now."""
@@ -409,6 +426,14 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(item)
     elif isinstance(value, torch.Tensor):
         yield value
+
+
+def _is_strided(leaf: torch.Tensor) -> bool:
+    return leaf.layout is torch.strided and not leaf.is_nested
+
+
+def _storage(leaf: torch.Tensor) -> Any:
+    return leaf.untyped_storage()
 
 
 def _has_integers(value: Any) -> bool:

@@ -664,7 +664,8 @@ class Job:
         failures = [result for result in results if result.class_ is not None]
         failed = min(failures, key=lambda result: result.class_ != "hack", default=None)
         passed = sum(result.class_ is None for result in results)
-        report = Report(stage, "pass" if failed is None else "fail", None, passed, of, detail=_detail(results, of))
+        detail = {**_detail(results, of), "reference_peak_bytes": self.spec["cases"]["own"].get("call_bytes")}
+        report = Report(stage, "pass" if failed is None else "fail", None, passed, of, detail=detail)
         if failed is not None:
             report.class_, report.rule = failed.class_, failed.rule
             report.error = failed.error or {"type": failed.class_, "text": failed.note or "", "line": None}
@@ -1290,8 +1291,6 @@ def _detail(results: list[CaseResult], of: int) -> Json:
         "passed": sum(result.class_ is None for result in results),
         "max_abs": worst("max_abs"),
         "max_rel": worst("max_rel"),
-        "peak_bytes": None,
-        "reference_peak_bytes": None,
         "first_mismatch": next((result.mismatch for result in results if result.mismatch is not None), None),
     }
 

@@ -77,7 +77,7 @@ def _case(case: Any, where: str, name: str | None) -> None:
     for key, size in case["overrides"].items():
         if type(size) not in (int, float):
             raise SpecRefused(f"{where}.overrides.{key:.40} must be a number")
-    for figure in (*FIGURES, "flops", "operations"):
+    for figure in (*FIGURES, "call_bytes", "flops", "operations"):
         value = case.get(figure, 0)
         if type(value) is not int or not 0 <= value <= FIGURE_MAX:
             raise SpecRefused(f"{where}.{figure} must be an integer from 0 to {FIGURE_MAX}")
