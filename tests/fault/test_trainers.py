@@ -120,6 +120,7 @@ def test_an_agent_has_kernels_judged_over_the_model_context_protocol(own_url: st
     assert found["leaders"]["result"][0]["speedup"] == pytest.approx(1.3, rel=1e-3)
     assert found["leaderboard"]["result"][0]["task_name"] == "scripted"
     assert "nobody-knows-this" in found["unknown"]["error"]
+    assert "http://127.0.0.1:1: " in found["away"] and "refused" in found["away"]
 
 
 EXAMPLES = service.ROOT / "client" / "examples"

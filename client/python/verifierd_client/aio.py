@@ -23,12 +23,18 @@ T = TypeVar("T")
 
 
 class AsyncClient:
-    """url, token and wait_s as Client has them; most: calls at once, each of which is a thread that waits."""
+    """url, token, wait_s and reconnect as Client has them; most: calls at once, each a thread that waits."""
 
     def __init__(
-        self, url: str | None = None, token: str | None = None, wait_s: float = 900.0, *, most: int = 256
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        wait_s: float = 900.0,
+        *,
+        most: int = 256,
+        reconnect: bool = True,
     ) -> None:
-        self.client = Client(url, token, wait_s)
+        self.client = Client(url, token, wait_s, reconnect=reconnect)
         self._pool = ThreadPoolExecutor(most, "verifierd")
 
     async def __aenter__(self) -> AsyncClient:

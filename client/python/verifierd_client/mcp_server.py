@@ -115,7 +115,7 @@ def _part(document: Any, keys: tuple[str, ...]) -> Json:
 
 
 def main() -> None:
-    serve(AsyncClient()).run()
+    serve(AsyncClient(reconnect=False)).run()  # an agent is to hear at once that nobody answers
 
 
 if __name__ == "__main__":

@@ -14,13 +14,15 @@ FENCED = '"""\n```python\n# script: timing=1.3\nclass ModelNew: ...\n```\n"""\n'
 """What a model's answer would be cut to."""
 
 
+def server(address: str) -> StdioServerParameters:
+    env = {**os.environ, "VERIFIERD_URL": address}
+    return StdioServerParameters(command=sys.executable, args=["-m", "verifierd_client.mcp_server"], env=env)
+
+
 async def main() -> None:
-    server = StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "verifierd_client.mcp_server"],
-        env={**os.environ, "VERIFIERD_URL": url},
-    )
-    async with Client(stdio_client(server)) as client:
+    async with Client(stdio_client(server("http://127.0.0.1:1"))) as client:
+        away = await asyncio.wait_for(client.call_tool("tasks", {}), 60)
+    async with Client(stdio_client(server(url))) as client:
 
         async def call(name: str, /, **arguments: object) -> object:
             result = await client.call_tool(name, arguments)
@@ -43,6 +45,7 @@ async def main() -> None:
             "no_plan": await call("plan", submission="nobody-knows-this"),
             "leaders": await call("leaderboard", task="scripted"),
             "leaderboard": await call("leaderboard"),
+            "away": away.content[0].text,
             "unknown": await call("submit", task="nobody-knows-this", candidate="x = 1\n"),
         }
     print(json.dumps(found))
