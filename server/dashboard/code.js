@@ -63,7 +63,7 @@ const DIFF_CELLS = 4e6;
 // Lines of a and b as [kind, line of a, line of b, text]: "same", "gone", "new". The longest common subsequence, what is
 // alike at both ends left out; texts too large for that are told as replaced whole.
 export function diff(a, b) {
-  const x = a.split("\n"), y = b.split("\n");
+  const x = a.trimEnd().split("\n"), y = b.trimEnd().split("\n");
   let head = 0, tail = 0;
   while (head < x.length && head < y.length && x[head] === y[head]) head++;
   while (tail < x.length - head && tail < y.length - head && x[x.length - 1 - tail] === y[y.length - 1 - tail]) tail++;

@@ -163,7 +163,7 @@ function body(item, source, answer, log) {
   return [
     section("Stages", timeline(item)),
     section("First mismatch", mismatch(item)),
-    item.error && item.error.text && !isTold(item) ? section("Error", el("pre", { class: "error", tabindex: "0", "aria-label": "Error", "data-key": "error", text: (item.error.type ? item.error.type + (line ? " at line " + line : "") + "\n" : "") + item.error.text })) : null,
+    item.error && item.error.text && !isTold(item) && !(item.correctness && item.correctness.first_mismatch) ? section("Error", el("pre", { class: "error", tabindex: "0", "aria-label": "Error", "data-key": "error", text: (item.error.type ? item.error.type + (line ? " at line " + line : "") + "\n" : "") + item.error.text })) : null,
     section("Source", sourceView(source, line ? { line, text: item.error.text.split("\n").find((one) => one.trim()) || "" } : null)),
     section("Samples", sampleCharts(item.timing)),
     section("Whole answer", answer && el("details", { "data-key": "answer" }, el("summary", { text: "What the model wrote, with the source in it" }),

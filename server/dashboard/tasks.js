@@ -55,7 +55,7 @@ export function task(root, params, go, id) {
         tile(percent(board.cheats, board.n), "hack or policy")),
       section("Best speed-up over time", records(board)),
       section("Leaderboard", dataTable("Leaderboard", [
-        { name: "Place", number: true, cell: (item) => String(board.items.indexOf(item) + 1) },
+        { name: "Place", number: true, cell: (item) => (item.speedup === null ? "–" : String(board.items.indexOf(item) + 1)) },
         { name: "Submission", cell: (item) => el("a", { href: "#/submissions/" + item.id, text: item.id.slice(-8) }) },
         { name: "Speed-up", number: true, cell: (item) => speed(item.speedup) },
         { name: "95 % interval", cell: (item) => (item.speedup_lo === null ? "–" : speed(item.speedup_lo) + " to " + speed(item.speedup_hi)) },

@@ -192,6 +192,7 @@ def test_one_submission_says_where_it_failed_and_why(scene: Scene, window: Brows
     feedback = scene.daemon.client.expect("GET", f"/v1/submissions/{scene.mismatch}")["feedback"]["text"]
     assert window.script("return document.querySelector('pre.lead').textContent") == feedback
     assert window.text().count(feedback.splitlines()[0]) == 1
+    assert window.script("return document.querySelector('[data-key=error]')") is None
 
 
 def test_the_whole_answer_is_shown_and_the_candidates_own_words_once(scene: Scene, window: Browser) -> None:
@@ -337,6 +338,24 @@ def test_a_candidate_is_beside_its_reference_or_the_best_by_one_click(scene: Sce
     show(window, scene.url, f"#/submissions/{scene.mismatch}", "First mismatch")
     window.click("a[href$='with=best']")
     window.wait("location.hash === arguments[0]", f"#/compare/{scene.honest},{scene.mismatch}")
+
+
+def test_a_line_feed_at_the_end_is_no_difference_and_a_time_that_is_unknown_no_place(
+    scene: Scene, window: Browser
+) -> None:
+    client = scene.daemon.client
+    source = client.get(f"/v1/submissions/{scene.mismatch}/source").body.decode().rstrip("\n")
+    task = client.expect("GET", f"/v1/submissions/{scene.mismatch}")["task"]
+    one, other = (client.judge({"task": task, "candidate": source + end, "until": "ast"})["id"] for end in ("", "\n"))
+    show(window, scene.url, f"#/compare/{one},{other}", "How B differs from A")
+    assert window.script("return document.querySelectorAll('.source .gone, .source .new').length") == 0
+    show(window, scene.url, f"#/tasks/{task}", "Leaderboard")
+    rows = client.expect("GET", f"/v1/tasks/{task}/leaders?limit=20")["items"]
+    shown = window.script(
+        "return [...document.querySelectorAll('table')].find((t) => t.innerText.includes('95 % interval'))"
+        ".querySelectorAll('tbody tr').values().map((row) => row.cells[0].innerText).toArray()"
+    )
+    assert shown == [str(i) if row["speedup"] else "\N{EN DASH}" for i, row in enumerate(rows, 1)] and rows
 
 
 def test_the_command_of_a_submission_repeats_it(scene: Scene, window: Browser) -> None:
