@@ -187,3 +187,33 @@ if __name__ == "__main__":
     for file in sorted(PLANS.iterdir()):
         text = file.read_text().partition(DASHES)[0]
         file.write_text(text + DASHES + result(text))
+
+
+COPIED = """
+import importlib.util
+spec = importlib.util.find_spec("triton.language.extra.libdevice")
+copied = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(copied)
+rsqrt = copied.rsqrt
+{more}
+@triton.jit
+def root(x, y):
+    tl.store(y, rsqrt(tl.load(x)))
+"""
+FORGED = """
+def forged(_semantic=None):
+    return rsqrt
+forged.__module__, forged.__name__ = rsqrt.__module__, rsqrt.__name__
+rsqrt = forged
+"""
+
+
+@pytest.mark.parametrize("more", ["", FORGED], ids=["copied", "forged"])
+def test_a_function_of_a_second_copy_of_tritons_module_is_that_of_the_first(more: str) -> None:
+    """xformers takes what it calls from such a copy. What the name means is for the compiler to say."""
+    found = of(model("y = torch.empty_like(x)\nroot[(1,)](x, y)\nreturn y", more=COPIED.format(more=more)))
+    if more:
+        assert found.plan is None and "the global rsqrt, of type function" in found.refusals[0].reason
+    else:
+        (function,) = plan.parse(found.plan).functions
+        assert dict(function.globals)["rsqrt"] == plan.ObjectRef("triton.language.extra.libdevice.rsqrt")

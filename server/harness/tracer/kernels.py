@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ast
 import builtins
+import inspect
 import json
 import operator
 import sys
 from collections.abc import Callable
-from types import ModuleType, SimpleNamespace
+from types import CodeType, ModuleType, SimpleNamespace
 from typing import Any, Final
 
 import torch
@@ -199,7 +200,14 @@ def _of_triton(value: Any) -> plan.ObjectRef | None:
     name = getattr(value, "__name__", None)
     if not isinstance(module, str) or not isinstance(name, str) or not plan.MODULES.fullmatch(f"{module}.{name}"):
         return None
-    return plan.ObjectRef(f"{module}.{name}") if getattr(sys.modules.get(module), name, None) is value else None
+    known = getattr(sys.modules.get(module), name, None)
+    is_known = known is value or (_code(value) is not None and _code(value) == _code(known))
+    return plan.ObjectRef(f"{module}.{name}") if is_known else None
+
+
+def _code(value: Any) -> CodeType | None:
+    """Of the function that was decorated: equal in a second copy of a module, as made by importlib's specifications."""
+    return getattr(inspect.unwrap(getattr(value, "fn", value)), "__code__", None)
 
 
 def _names(function: Any) -> tuple[set[str], set[str]]:
