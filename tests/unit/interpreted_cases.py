@@ -36,6 +36,7 @@ from shared.plan import (
     Leaf,
     List,
     ModuleRef,
+    ObjectRef,
     Operation,
     Ref,
     Step,
@@ -212,6 +213,15 @@ def functions_of_a_factory_have_their_closure_as_data() -> None:
     launch = Launch(0, (2, 1, 1), (Ref(0), 5, 4, 4), 9)
     (got,) = run(closure(0.5), OUTER, {2: 4, 3: 4}, [launch], [torch.arange(6.0)])
     assert got.tolist() == [4, 4.5, 6, 8.5, 12, 5], got
+
+
+def operations_of_the_language_have_names_of_their_own() -> None:
+    """unsloth has `triton_cast = tl.cast`."""
+    names = (TL, ("op", ObjectRef("triton.language.math.abs")), ("factor", Constexpr(0.5)))
+    outer = [Function("outer", line("outer"), names, (("K", 4),), False)]
+    launch = Launch(0, (1, 1, 1), (Ref(0), 4, 4, 4), 9)
+    (got,) = run(outer, OUTER, {2: 4, 3: 4}, [launch], [torch.arange(4.0) - 2])
+    assert got.tolist() == [5, 4.5, 4, 4.5], got
 
 
 def numbers_that_are_read_from_tensors_are_arguments_and_grids() -> None:

@@ -60,6 +60,7 @@ def interpreted(function: FunctionType, text: Text, _noinline: bool) -> Any:
         raise StepError(error.lineno or text.line, f"{text.name} is no Python: {error.msg}") from None
     body = next(found for found in code.co_consts if isinstance(found, CodeType))
     namespace = function.__globals__
+    namespace.update({name: _as_patched(value) for name, value in namespace.items() if tl.core.is_builtin(value)})
     namespace["__builtins__"] = BUILTINS
     namespace["__language__"] = tl  # where the interpreter looks for what it is to replace
     namespace["interpreter_semantic"] = interpreter.interpreter_semantic
@@ -69,6 +70,13 @@ def interpreted(function: FunctionType, text: Text, _noinline: bool) -> Any:
     made = interpreter.InterpretedFunction(function)
     made.fn = made.rewritten_fn[run] = run  # reductions and scans call what they combine with by `fn`
     return made
+
+
+def _as_patched(operation: Any) -> Any:
+    """An operation of the language under a name of the kernel's own: the interpreter replaces `tl.cast`, not `cast`."""
+    name = operation.__name__
+    holder = next((one for one in (tl, tl.math) if getattr(one, name, None) is operation), None)
+    return operation if holder is None else lambda *args, **given: getattr(holder, name)(*args, **given)
 
 
 def _pointer(kind: str, value: Any) -> torch.Tensor:
