@@ -642,6 +642,29 @@ nodes_that_are_gone_are_forgotten(void **state)
 }
 
 static void
+a_lease_from_before_the_clock_was_set_back_ends_within_a_minute(void **state)
+{
+    struct rig *r = *state;
+    struct outcome o = { 0 };
+
+    postgres_number(r->path,
+                    "INSERT INTO verifierd.node SELECT name, 1, verifierd.now_ms() + ahead FROM (VALUES"
+                    " ('dead', 3600000), ('lives', 15000)) AS n (name, ahead)");
+    assert_int_equal(store_reap(r->store, rig_done, &o, &r->err), 0);
+    rig_wait(r);
+    assert_int_equal(o.code, 0);
+    assert_in_range(postgres_number(r->path, "SELECT lease_until_ms - verifierd.now_ms() FROM verifierd.node"
+                                             " WHERE name = 'dead'"),
+                    15001, 60000);
+    assert_in_range(postgres_number(r->path, "SELECT lease_until_ms - verifierd.now_ms() FROM verifierd.node"
+                                             " WHERE name = 'lives'"),
+                    0, 15000);
+    assert_int_equal(postgres_number(r->path, "SELECT count(*) FROM verifierd.node WHERE lease_until_ms ="
+                                              " 9223372036854775807"),
+                     1); /* our own */
+}
+
+static void
 a_node_that_was_forgotten_begins_another_epoch(void **state)
 {
     struct rig *r = *state;
@@ -935,6 +958,7 @@ main(void)
         RIGGED(a_group_that_another_node_is_taking_home_is_not_waited_for),
         RIGGED(a_name_is_not_taken_from_a_daemon_that_lives),
         RIGGED(nodes_that_are_gone_are_forgotten),
+        RIGGED(a_lease_from_before_the_clock_was_set_back_ends_within_a_minute),
         RIGGED(a_node_that_was_forgotten_begins_another_epoch),
         RIGGED(a_new_schema_holds_up_nobody_while_a_table_is_in_use),
         RIGGED(who_has_a_submission_finds_that_it_is_to_be_cancelled),

@@ -5,8 +5,10 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "server/store/store.h"
 
 #define LOOK_MS 200
+#define LEASE_MOST_MS 60000
 
 int
 pg_check_version(int version, struct error *err)
@@ -89,6 +91,15 @@ pg_name_is_taken(const char *node, struct error *err)
                      node);
 }
 
+int
+pg_cut_leases(struct pg_link *l, struct error *err)
+{
+    return pg_run(l, "cut leases",
+                  "UPDATE node SET lease_until_ms = now_ms() + $1::bigint"
+                  " WHERE lease_until_ms > now_ms() + $1::bigint AND lease_until_ms <> $2",
+                  SQL_VALUES(sql_int(LEASE_MOST_MS), sql_int(STORE_LEASE_ENDLESS)), NULL, err);
+}
+
 /* until_ms: when the lease ends, by the database's clock; 0: there is none, or it has ended. */
 static int
 read_lease(struct pg_link *l, const char *node, int64_t *until_ms, int64_t *left_ms, struct error *err)
@@ -118,9 +129,11 @@ pg_is_alive(struct pg_link *l, const char *node, bool *out, struct error *err)
 int
 pg_wait_name(struct pg_link *l, const char *node, int64_t lease_ms, struct error *err)
 {
-    int64_t first_ms, until_ms, left_ms, give_up_ns = clock_monotonic_ns() + (lease_ms + 1000) * 1000000;
-    int rc = read_lease(l, node, &first_ms, &left_ms, err);
+    int64_t first_ms = 0, until_ms, left_ms, give_up_ns = clock_monotonic_ns() + (lease_ms + 1000) * 1000000;
+    int rc = pg_cut_leases(l, err);
 
+    if (rc == 0)
+        rc = read_lease(l, node, &first_ms, &left_ms, err);
     until_ms = first_ms;
     if (rc == 0 && until_ms != 0)
         log_info("store", "node %s has a lease from before: it is waited for, %lld ms at most", node,

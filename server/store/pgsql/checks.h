@@ -26,6 +26,11 @@ int pg_find_holder(struct pg_link *l, int64_t for_s, char *out, size_t size, str
 /* Whether the node of that name has a lease that lasts. */
 int pg_is_alive(struct pg_link *l, const char *node, bool *out, struct error *err);
 /*
+ * None lasts for longer than a minute, whatever it says: after a failover to a server whose clock is behind, a dead node
+ * would keep what it had, and its name, for as long as that. Who lives renews it meanwhile.
+ */
+int pg_cut_leases(struct pg_link *l, struct error *err);
+/*
  * Wait until the lease of the node's life before has ended, lease_ms at most. ERR_CONFLICT: it is renewed, so that another
  * daemon lives under that name.
  */

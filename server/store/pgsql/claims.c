@@ -228,13 +228,15 @@ int
 pg_reap(struct store_backend *b, char holder[STORE_HOLDER_SIZE], struct error *err)
 {
     struct pg_link *l = &pgsql_of(b)->link;
-    int rc =
-        pg_run(l, "take back what dead nodes had claimed",
-               "UPDATE job SET state = 0, claim = claim + 1 WHERE id = ANY (ARRAY("
-               "SELECT held.id FROM node CROSS JOIN LATERAL (SELECT id FROM job WHERE state = 1"
-               " AND job.node = node.name FOR UPDATE SKIP LOCKED) held WHERE lease_until_ms <= now_ms()))",
-               SQL_NO_VALUES, NULL, err);
+    int rc = pg_cut_leases(l, err);
 
+    if (rc == 0)
+        rc = pg_run(
+            l, "take back what dead nodes had claimed",
+            "UPDATE job SET state = 0, claim = claim + 1 WHERE id = ANY (ARRAY("
+            "SELECT held.id FROM node CROSS JOIN LATERAL (SELECT id FROM job WHERE state = 1"
+            " AND job.node = node.name FOR UPDATE SKIP LOCKED) held WHERE lease_until_ms <= now_ms()))",
+            SQL_NO_VALUES, NULL, err);
     if (rc == 0)
         rc = pg_run(l, "forget nodes that are gone",
                     "DELETE FROM node WHERE name IN (SELECT name FROM node WHERE lease_until_ms <= now_ms()"
