@@ -214,3 +214,13 @@ def test_a_jitter_moves_each_value_by_its_last_digit() -> None:
     variations.jitter(moved, 3)
     assert (moved[:1000] != x[:1000]).all() and (moved[1000:] == 0).all()
     assert ((moved - x).abs() <= x.abs() * 2**-22).all()
+
+
+def test_two_spikes_never_take_each_others_last_digits_away() -> None:
+    x = torch.randn(700)
+    x[100], x[400] = 131072.0 * 1.2, -131072.0 * 1.3
+    for seed in range(20):
+        moved = x.clone()
+        variations.jitter(moved, seed)
+        assert (moved - x)[[100, 400]].double().sum() > 0.01, seed
+        assert 200 < int((moved > x).sum()) < 500, "the others move both ways"

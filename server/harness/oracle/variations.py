@@ -18,6 +18,8 @@ from shared import values
 SPIKE: Final = {torch.float64: 1e6, torch.float32: 131072.0, torch.bfloat16: 131072.0, torch.float16: 8.0}
 """Factor of a spike. In float32 it leaves the range of float16, so that half precision inside shows."""
 SPIKE_SHARE: Final = 1e-4
+OUTLIER: Final = 1000.0
+"""Times the median of magnitudes beyond which a value is taken for a spike."""
 ROW_SHARE: Final = 0.125
 OFFSET: Final = {torch.float64: 1000.0, torch.float32: 1000.0, torch.float16: 16.0, torch.bfloat16: 4.0}
 """Added by `offset`. In half types it is no larger than leaves the values their last digits."""
@@ -364,7 +366,10 @@ def name_for(name: str, case: Mapping[str, Any]) -> str | None:
 
 
 def jitter(tensor: torch.Tensor, seed: int) -> None:
-    """Each value moved to one of its two neighbours; zeros stay."""
+    """Each value moved to one of its two neighbours; zeros stay. Spikes all move up: a sum that holds one of each sign
+    would stand still where their steps are opposite, and seem exact."""
     drawn = torch.rand(tensor.shape, generator=_generator(tensor, seed), device=tensor.device)
-    ends = torch.where(drawn < 0.5, -torch.inf, torch.inf).to(tensor.dtype)
+    some = tensor.reshape(-1)[:: max(1, tensor.numel() // SAMPLE)].abs()
+    typical = torch.where(some == 0, torch.nan, some).nanmedian()
+    ends = torch.where((drawn < 0.5) & (tensor.abs() <= OUTLIER * typical), -torch.inf, torch.inf).to(tensor.dtype)
     tensor.copy_(torch.where(tensor == 0, tensor, torch.nextafter(tensor, ends)))
