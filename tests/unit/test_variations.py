@@ -173,6 +173,8 @@ def test_new_values_are_where_mistakes_show() -> None:
     assert all(int((ties * scale % 1 == 0.5).sum()) > ties.numel() // 20 for scale in (1, 2, 4, 8)), ties
     integers = torch.randint(-9, 9, (64, 64), dtype=torch.int8)
     assert variations.apply("ends", [integers], 1) and {-128, -127, 126, 127} <= set(integers.flatten().tolist())
+    sums = integers.float() @ torch.ones(64), torch.ones(64) @ integers.float()
+    assert all(one.max() > 60 * 127 for one in sums), "no product of a row and a column leaves 16 bits"
     few = torch.zeros(240, dtype=torch.int32)
     assert variations.apply("ends", [few], 1)
     assert bool(((few < 0) & (few > torch.iinfo(few.dtype).min)).any()), "a shift and a division differ only there"
