@@ -206,8 +206,16 @@ def test_who_chooses_among_equals_gets_none_and_an_index_is_never_varied() -> No
     assert [variations.name_for(name, computes) for name in ("ties", "spikes", "ends")] == ["ties", "spikes", "ends"]
     solves = {**computes, "solves": True}
     assert [variations.name_for(name, solves) for name in ("offset", "lowered", "small")] == [None, None, "small"]
-    assert [variations.name_for(name, chooses) for name in ("offset", "lowered")] == [None, None], "rounding makes ties"
+    stand_ins = [variations.name_for(name, chooses) for name in ("offset", "lowered")]
+    assert stand_ins == [None, "negative"], "rounding makes ties"
     assert variations.name_for("ties", {}) is None, "of a task of before it is not known"
+
+
+def test_who_chooses_gets_values_below_zero_that_stay_apart() -> None:
+    x, half = torch.randn(64, 24), torch.randn(64, 24).half()
+    made = x.clone()
+    assert variations.apply("negative", [made], 1) and bool((made < 0).all()) and torch.equal(made.abs(), x.abs())
+    assert not variations.apply("negative", [half], 1)
 
 
 def test_a_jitter_moves_each_value_by_its_last_digit() -> None:

@@ -129,6 +129,14 @@ def lowered(tensor: torch.Tensor, seed: int) -> bool:
     return _moved(tensor, -OFFSET.get(tensor.dtype, 1.0))
 
 
+def negative(tensor: torch.Tensor, seed: int) -> bool:
+    """Every value below zero, none by rounding equal to another: who begins at zero takes the wrong one of several."""
+    if is_label(tensor) or tensor.itemsize < 4:  # of few digits many have the same magnitude
+        return False
+    tensor.copy_(torch.where(tensor > 0, -tensor, tensor))
+    return True
+
+
 def _moved(tensor: torch.Tensor, by: float) -> bool:
     if is_label(tensor):
         return False
@@ -325,6 +333,7 @@ TRANSFORMS: Final[dict[str, Transform]] = {
     "wide": wide,
     "offset": offset,
     "lowered": lowered,
+    "negative": negative,
     "small": small,
     "zeros": zeros,
     "ties": ties,
@@ -366,6 +375,8 @@ def name_for(name: str, case: Mapping[str, Any]) -> str | None:
     """The transformation that stands for this one in a case whose reference may not take it; None: there is none."""
     if case.get("solves", False) and name in MOVING:
         return None
+    if case.get("breaks_ties", True) and name == "lowered":
+        return "negative"
     if case.get("breaks_ties", True) and name in (*TIED, "spikes"):  # beside a spike a softmax has nothing but zeros
         return None
     return name if name != "ends" or case.get("varies_integers", False) else None
