@@ -216,7 +216,12 @@ def functions_of_a_factory_have_their_closure_as_data() -> None:
 
 
 def operations_of_the_language_have_names_of_their_own() -> None:
-    """unsloth has `triton_cast = tl.cast`."""
+    """unsloth has `triton_cast = tl.cast`. The second plan of a process names it as the first did."""
+    added = [Function("added", line("added"), (TL,), (), False)]  # calls tl.sum, a function of Triton's
+    signature = [("x", "*fp32"), ("y", "*fp32"), ("B", "constexpr")]
+    run(added, signature, {2: 4}, [Launch(0, (1, 1, 1), (Ref(0), Ref(1), 4), 9)], [torch.ones(4), torch.zeros(1)])
+    core = (TL, ("op", ObjectRef("triton.language.core.cast")))
+    Functions(Source(SOURCE.encode()), [Function("outer", line("outer"), core, (("K", 4),), False)])
     names = (TL, ("op", ObjectRef("triton.language.math.abs")), ("factor", Constexpr(0.5)))
     outer = [Function("outer", line("outer"), names, (("K", 4),), False)]
     launch = Launch(0, (1, 1, 1), (Ref(0), 4, 4, 4), 9)

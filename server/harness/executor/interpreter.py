@@ -62,7 +62,7 @@ def interpreted(function: FunctionType, text: Text, _noinline: bool) -> Any:
     namespace = function.__globals__
     namespace.update({name: _as_patched(value) for name, value in namespace.items() if tl.core.is_builtin(value)})
     namespace["__builtins__"] = BUILTINS
-    namespace["__language__"] = tl  # where the interpreter looks for what it is to replace
+    namespace["__language__"], namespace["__core__"] = tl, tl.core  # whose operations the interpreter replaces
     namespace["interpreter_semantic"] = interpreter.interpreter_semantic
     namespace.update(FUNCTIONS)
     run = FunctionType(body, namespace, text.name, function.__defaults__)
@@ -70,6 +70,14 @@ def interpreted(function: FunctionType, text: Text, _noinline: bool) -> Any:
     made = interpreter.InterpretedFunction(function)
     made.fn = made.rewritten_fn[run] = run  # reductions and scans call what they combine with by `fn`
     return made
+
+
+def _call_inner(function: Any, *args: Any, **given: Any) -> Any:
+    """A function that a kernel calls. Triton's own replaces the language anew for each call, and leaves it so."""
+    try:
+        return function.rewrite()(*args, **given)
+    except Exception as error:
+        raise interpreter.InterpreterError(repr(error)) from error
 
 
 def _as_patched(operation: Any) -> Any:
@@ -150,6 +158,8 @@ class Model:
         library.install()
         bounds.install()
         attention.install()
+        inner: Any = interpreter.InterpretedFunction
+        inner.__call__ = _call_inner
         self._functions, self._kernels, self._lost = functions, kernels, lost
         self._linked: dict[int, dict[int, Any]] = {}
         self._is_silent = False
