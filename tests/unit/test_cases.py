@@ -73,14 +73,14 @@ def test_describe_finds_a_tiny_case_that_runs() -> None:
 @pytest.mark.parametrize(
     ("forward", "rows"),
     [
-        ("return x + 1", 1),
-        ("return (x + 1).view(-1)", 1),
-        ("return (x + 1) * 2", 2),
-        ("return ((x + 1) * 2 + 1) * 2", 2),
-        ("a = x + 1; b = a * 2; return b + a", 3),
-        ("x = x.clone(); x += 1; return x", 1),
-        ("return self.weight * x", 1),
-        ("return torch.stack([self.weight, self.weight])", 2),
+        ("return x + 1", 2),
+        ("return (x + 1).view(-1)", 2),
+        ("return (x + 1) * 2", 3),
+        ("return ((x + 1) * 2 + 1) * 2", 3),
+        ("a = x + 1; b = a * 2; return b + a", 4),
+        ("x = x.clone(); x += 1; return x", 2),
+        ("return self.weight * x", 2),
+        ("return torch.stack([self.weight, self.weight])", 3),
     ],
 )
 def test_bytes_of_a_call_are_its_own_tensors_at_once(forward: str, rows: int) -> None:

@@ -443,9 +443,11 @@ def test_bytes_of_a_call_are_what_there_is_at_once(
     assert stage.call_bytes(Trace("own", False, List((A,)), (), (), first, steps, output)) == expected
 
 
-def test_parameters_and_their_views_are_no_bytes_of_a_call() -> None:
-    trace = Trace("own", False, List((A,)), (("weight", 1),), (EMPTY,), (VIEW,), (LAUNCH, COPY), D)
-    assert stage.call_bytes(trace) == 128
+def test_a_parameter_counts_once_and_whether_it_is_read_or_not() -> None:
+    """Else a candidate would keep its memory in one."""
+    for steps, output, expected in (((LAUNCH, COPY), D, 256), ((), A, 128)):
+        trace = Trace("own", False, List((A,)), (("weight", 1),), (EMPTY,), (VIEW,), steps, output)
+        assert stage.call_bytes(trace) == expected
 
 
 def test_a_plan_of_another_source_is_refused() -> None:

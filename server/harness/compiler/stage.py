@@ -100,13 +100,12 @@ def _is_view(call: plan.Call) -> bool:
 
 
 def call_bytes(trace: plan.Trace) -> int:
-    """The most bytes that there are at once while a call runs: of what it makes, and of what is kept for it.
+    """The most bytes that there are at once while a call runs, beside its inputs: of what it makes and what is kept.
 
-    Inputs and parameters do not count, memory that a kernel or a library takes for itself is not known, and a size that
-    only the GPU knows counts as none.
+    Memory that a kernel or a library takes for itself is not known, and a size that only the GPU knows counts as none.
     """
     steps = list(_first_alternatives(trace.steps))
-    given = {leaf.id for leaf in tree_leaves(trace.inputs)} | {id_ for _, id_ in trace.parameters}
+    given = {leaf.id for leaf in tree_leaves(trace.inputs)}
     memory = {id_: id_ for id_ in given}
     """Of each tensor the one whose memory it has."""
     sizes: dict[int, int] = {}
@@ -127,7 +126,7 @@ def call_bytes(trace: plan.Trace) -> int:
         define(step)
     last = {memory[id_]: at for at, step in enumerate(steps) for id_ in reads(step)}
     last.update((memory[leaf.id], len(steps)) for leaf in tree_leaves(trace.output))
-    live = {id_ for id_ in kept & last.keys() if id_ not in given}
+    live = kept & (last.keys() | {memory[id_] for _, id_ in trace.parameters})
     most = sum(sizes[id_] for id_ in live)
     for at, step in enumerate(steps):
         made = {memory[leaf.id] for leaf in tree_leaves(step.out)} if isinstance(step, plan.Call) else set()

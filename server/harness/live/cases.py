@@ -270,7 +270,7 @@ class Measured:
     output_bytes: int
     state_bytes: int
     peak_bytes: int  # GPU memory beside the inputs while it ran; 0 without a GPU
-    call_bytes: int  # the most that its tensors had at once beside inputs and parameters, also without a GPU
+    call_bytes: int  # the most that its tensors had at once beside the inputs, also without a GPU
     multiplies_matrices: bool  # products, convolutions, recurrent cells: where TF32 may come in
     flops: int  # of the products whose number is plain (flops.py)
     operations: int  # calls of torch's functions that compute tensors: the nodes of the traced graph
@@ -356,10 +356,11 @@ class _CallWatch(TorchFunctionMode):
         super().__init__()
         self.found = False
         self.most_bytes = 0
-        """Of tensors that there were at once, less the inputs and the model's."""
+        """Of tensors that there were at once, the model's among them, less the inputs."""
         self._live: dict[int, tuple[StorageWeakRef, int]] = {}
-        kept = (*model.parameters(), *model.buffers()) if isinstance(model, torch.nn.Module) else ()
-        self._kept = {_storage(leaf)._cdata for leaf in (*_tensors(inputs), *kept) if _is_strided(leaf)}
+        self._inputs = {_storage(leaf)._cdata for leaf in _tensors(inputs) if _is_strided(leaf)}
+        if isinstance(model, torch.nn.Module):
+            self._weigh([*model.parameters(), *model.buffers()])
         self.flops = 0
         self.operations = 0
         self.breaks_ties = False
@@ -391,7 +392,7 @@ class _CallWatch(TorchFunctionMode):
 
     def _weigh(self, output: Any) -> None:
         found = [_storage(leaf) for leaf in _tensors(output) if _is_strided(leaf)]
-        new = [one for one in found if one._cdata not in self._kept and one._cdata not in self._live]
+        new = [one for one in found if one._cdata not in self._inputs and one._cdata not in self._live]
         if new:
             self._live = {at: known for at, known in self._live.items() if not known[0].expired()}
             self._live.update((one._cdata, (StorageWeakRef(one), one.nbytes())) for one in new)
