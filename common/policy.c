@@ -67,8 +67,6 @@ static const struct policy_key keys[] = {
       "What kernels that are not the candidate's may do." },
     { "", "shapes", POLICY_WORD, AT(shapes), 0, 0, "report,require", true,
       "Whether other sizes of a task whose shapes are fixed are left to the task, or judge." },
-    { "", "relations", POLICY_BOOL, AT(relations), 0, 0, NULL, true,
-      "The candidate's own answers must satisfy the metamorphic relations that the reference satisfies." },
     { "", "require_plan", POLICY_BOOL, AT(require_plan), 0, 0, NULL, true,
       "A candidate of which no plan can be made is refused, instead of run live without credit for its "
       "speed." },

@@ -162,14 +162,14 @@ def test_submit_sends_what_was_asked(script: Script, source: str) -> None:
             "classic,timing.trials=100,variations.count=1",
             {"name": "classic", "timing": {"trials": 100}, "variations": {"count": 1}},
         ),
-        ("FILE", {"name": "kernelbench", "relations": True}),
+        ("FILE", {"name": "kernelbench", "tiny_first": True}),
     ],
 )
 def test_a_policy_is_a_name_a_file_or_a_name_with_keys(
     script: Script, source: str, said: str, sent: Any, tmp_path: Path
 ) -> None:
     file = tmp_path / "policy.json"
-    file.write_text('{"name": "kernelbench", "relations": true}')
+    file.write_text('{"name": "kernelbench", "tiny_first": true}')
     done = verifier(script, "submit", source, "--task", "softmax", "--policy", str(file) if said == "FILE" else said)
     assert done.returncode == 0, done.stderr
     assert script.sent("POST /v1/submissions")["policy"] == sent

@@ -111,11 +111,11 @@ what_is_asked_for_is_told_where_it_is_on(void **state)
     assert_int_equal(read_text("\"strict\"", &p, NULL), 0);
     AUTO_JSON json_t *plain = policy_parts_json(&p);
     assert_null(json_object_get(plain, "shapes"));
-    assert_null(json_object_get(plain, "relations"));
-    assert_int_equal(read_text("{\"shapes\":\"require\",\"relations\":true}", &p, NULL), 0);
+    assert_null(json_object_get(plain, "require_plan"));
+    assert_int_equal(read_text("{\"shapes\":\"require\",\"require_plan\":true}", &p, NULL), 0);
     AUTO_JSON json_t *asked = policy_parts_json(&p);
     assert_string_equal(json_string_value(json_object_get(asked, "shapes")), "require");
-    assert_true(json_is_true(json_object_get(asked, "relations")));
+    assert_true(json_is_true(json_object_get(asked, "require_plan")));
     for (int on = 0; on < 2; on++) {
         snprintf(text, sizeof(text), "{\"timing\":{\"compile_baseline\":%s}}", on ? "true" : "false");
         assert_int_equal(read_text(text, &p, NULL), 0);
@@ -248,7 +248,7 @@ what_is_wrong_is_refused_where_it_is(void **state)
         { "{\"timing\":{\"trials\":1001}}", "/policy/timing/trials" },
         { "{\"timing\":{\"trials\":0}}", "/policy/timing/trials" },
         { "{\"shapes\":\"any\"}", "/policy/shapes" },
-        { "{\"relations\":1}", "/policy/relations" },
+        { "{\"require_plan\":1}", "/policy/require_plan" },
         { "{\"timing\":{\"trails\":5}}", "/policy/timing/trails" },
         { "{\"timing\":{\"estimator\":\"mean\"}}", "/policy/timing/estimator" },
         { "{\"timing\":{\"cold\":1}}", "/policy/timing/cold" },

@@ -165,60 +165,6 @@ def test_a_kernel_for_one_size_or_one_dtype_is_found_out(
     assert all(name.startswith(("shape", "dtype")) for name in failed)
 
 
-RELATIONS = {
-    "homogeneity: f(2x) = 2 f(x)",
-    "permutation: f(Px) = P f(x), P of rows",
-}
-"""What relu(x) * weight satisfies."""
-SEEDS_ALONE = policy(variations={"count": 1, "value": False}, relations=True)
-
-
-def lines(found: dict[str, Any]) -> dict[str, str]:
-    return {case["name"]: case["outcome"] for case in found["full"]["detail"]["cases"] if ":" in case["name"]}
-
-
-def test_relations_that_the_reference_satisfies_are_lines_of_their_own(
-    rig: Rig, task: tuple[str, dict[str, Any]]
-) -> None:
-    child, spec = task
-    found = rig.judge(child, spec, TASK, HONEST, rules=policy(relations=True))
-    assert found["full"]["outcome"] == "pass", found
-    assert lines(found) == dict.fromkeys(RELATIONS, "pass")
-    assert (found["full"]["done"], found["full"]["of"]) == (7, 7)
-    assert lines(rig.judge(child, spec, TASK, HONEST, rules=policy())) == {}
-
-
-@pytest.mark.parametrize(
-    ("change", "relation"),
-    [
-        ("return torch.where(x > 5.5, y * 0.5, y)", "homogeneity"),
-        ("return torch.cat([y[:20], y[20:].flip(0)]) if float(x[0, 0]) == FIRST else y", "permutation"),
-    ],
-)
-def test_answers_that_contradict_each_other_are_a_mismatch(
-    rig: Rig, task: tuple[str, dict[str, Any]], change: str, relation: str
-) -> None:
-    """Right on the task's own inputs, which is all that is looked at beside: no right answer to others is asked for."""
-    child, spec = task
-    if relation == "permutation":
-        change = "self.first = getattr(self, 'first', float(x[0, 0])); " + change.replace("FIRST", "self.first")
-        change = change.replace("== self.first", "!= self.first and float(x[0, 0]) != 2 * self.first")
-    rules = SEEDS_ALONE | {"foreign": "any"}
-    found = rig.judge(child, spec, TASK, HONEST.replace("return y", change), rules=rules, seed=11)
-    report = found["full"]
-    assert report["outcome"] == "fail" and report["class"] == "mismatch", found
-    assert "contradict" in report["error"]["text"]
-    failed = {name.partition(":")[0] for name, outcome in lines(found).items() if outcome == "fail"}
-    assert relation in failed
-
-
-def test_a_candidate_that_fails_at_a_relation_has_its_own_class(rig: Rig, task: tuple[str, dict[str, Any]]) -> None:
-    child, spec = task
-    source = HONEST.replace("return y", "assert float(x.max()) < 6; return y")
-    found = rig.judge(child, spec, TASK, source, rules=SEEDS_ALONE | {"foreign": "any"}, seed=11)
-    assert found["full"]["class"] == "launch" and "fail" in lines(found).values(), found
-
-
 def test_a_kernel_that_is_right_in_its_own_range_alone_is_found_by_doubled_values(
     rig: Rig, task: tuple[str, dict[str, object]]
 ) -> None:

@@ -81,7 +81,6 @@ class Policy:
     shape: bool
     dtype: bool
     precision: str
-    relations: bool  # metamorphic ones that the reference satisfies judge as well
     warmup: int
     trials: int
     is_fixed: bool  # exactly `trials`, no early stop
@@ -99,7 +98,6 @@ class Policy:
             shape=bool(variation.get("shape", True)),
             dtype=bool(variation.get("dtype", True)),
             precision=str(found.get("precision", "tf32")),
-            relations=bool(found.get("relations", False)),
             warmup=int(timing.get("warmup", 10)),
             trials=int(timing.get("trials", 50)),
             is_fixed=bool(timing.get("fixed", False)),
@@ -486,11 +484,6 @@ class Job:
         if not results[-1].is_gone and more:
             found = self._judge_left(more)
             results, of = [*results, *found], of + len(found)
-        if self.policy.relations and all(result.class_ is None for result in results):
-            from oracle import related
-
-            found = related.judge_all(self, self._next_seed())
-            results, of = [*results, *found], of + len(found)
         return self._report("full", results, of)
 
     def tell_generality(self, report: Report) -> None:
@@ -644,14 +637,6 @@ class Job:
     def lie_in_heap(self, outputs: list[tuple[str, Any]]) -> bool:
         """They lie where the candidate's answers have to; where they may not, it is looked at one by one."""
         return all(self.candidate.is_in_heap(leaf) for _, leaf in outputs)
-
-    def own_answer(self, model: str, tree: Any) -> list[Any]:
-        """The candidate's outputs for the same inputs, copied."""
-        set_ = secrets.randbelow(self.reference.sizes.checked_sets)
-        placed, _ = self.place_inputs(tree, set_)
-        self.candidate.bind(set_, model, placed, limit_ms=self._bind_limit_ms, tf32=self._allows_tf32(), seed=CALL_SEED)
-        outputs = values.leaves(self._call(set_, None))
-        return [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for _, leaf in outputs]
 
     def _allows_tf32(self) -> bool:
         return self.precision() == "tf32" and self._device.type == "cuda"

@@ -20,7 +20,7 @@ from shared.arena import PAGE, Heap, align
 from shared.values import TensorNote
 from shared.wire import Json, clean_text
 
-from oracle import relations, variations
+from oracle import variations
 from oracle.peer import NotTheCandidate, Peer, PeerFailed, Run
 from oracle.tolerance import (
     AMBIGUOUS_LEAST,
@@ -423,8 +423,6 @@ class Reference:
         self.told_seed = secrets.randbits(62)
         """Of inputs whose answers decide nothing: all submissions have the same ones."""
         self._alone: set[str] = set()
-        self.relations: dict[str, relations.Form | None] = {}
-        """By name: the form in which the reference satisfies it at the task's own size; None: in none."""
         self._asks = Asks()  # of the answer that is being computed
         self._made: dict[Run, list[Any]] = {}  # for it
         self.bells = 0
