@@ -109,6 +109,19 @@ def test_a_database_that_is_away_or_does_not_know_the_password(directory: Path) 
         check_refused(settings(directory, url), "password authentication failed")
 
 
+def test_a_role_that_may_not_write(directory: Path) -> None:
+    with database(directory) as found:
+        found.ask("CREATE ROLE reader LOGIN")
+        file = settings(directory, found.url.replace("verifierd@", "reader@"), node="b")
+        check_refused(file, "the role reader may not write there")
+        assert migrate(settings(directory, found.url))[0] == 0
+        file = settings(directory, found.url.replace("verifierd@", "reader@"), node="b")
+        check_refused(file, "permission denied for schema verifierd")
+        found.ask("GRANT USAGE ON SCHEMA verifierd TO reader")
+        found.ask("GRANT SELECT ON ALL TABLES IN SCHEMA verifierd TO reader")
+        check_refused(file, "the role reader may not write there")
+
+
 def test_a_schema_of_another_version_and_what_is_no_store(directory: Path) -> None:
     with database(directory) as found:
         found.ask("CREATE SCHEMA verifierd")

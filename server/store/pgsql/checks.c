@@ -55,11 +55,30 @@ check_durability(struct pg_link *l, struct error *err)
     return 0;
 }
 
+/* Where there is no store yet, one is made. */
+static int
+check_rights(struct pg_link *l, struct error *err)
+{
+    AUTO_RESULT PGresult *row = NULL;
+    int rc = pg_ask(l, "ask what its role may",
+                    "SELECT current_user, CASE WHEN to_regclass('verifierd.writer') IS NULL"
+                    " THEN has_database_privilege(current_database(), 'CREATE')"
+                    " ELSE has_table_privilege('verifierd.writer', 'INSERT') END",
+                    SQL_NO_VALUES, &row, err);
+    if (rc < 0 || pg_column_bool(row, 0, 1))
+        return rc;
+    return error_set(err, ERR_STORE,
+                     "the role %s may not write there: let it own the database, and the schema verifierd",
+                     pg_column_text(row, 0, 0));
+}
+
 int
 pg_check_server(struct pg_link *l, bool is_relaxed, struct error *err)
 {
     int rc = pg_check_version(PQserverVersion(l->conn), err);
 
+    if (rc == 0)
+        rc = check_rights(l, err);
     return rc == 0 && !is_relaxed ? check_durability(l, err) : rc;
 }
 
