@@ -264,6 +264,12 @@ HOSTILE: dict[str, tuple[str, tuple[tuple[str, Any], ...], str]] = {
     "a context": (f"with tl.core.inspect.os.{OS}:\n        pass", (), "the module inspect"),
     "an operand of a loop": (f"for i in tl.core.inspect.os.{OS}:\n        pass", (), "the module inspect"),
     "an augmented assignment": ("x.handle += 1", (), "the attribute handle"),
+    "an operation of another meaning": ("tl.load = x", (), "an assignment to the attribute load"),
+    "an operation taken away": ("del tl.load", (), "an assignment to the attribute load"),
+    "an operation as a loop's variable": ("for tl.load in (1, 2):\n        pass", (), "an assignment to the attribute"),
+    "a function of Python's with another meaning": (
+        "(math.exp, y) = (1, 2)", (("math", ModuleRef("math")),), "an assignment to the attribute exp"
+    ),
     "an assertion": ("assert x, tl.core.inspect", (), "the module inspect"),
     "a keyword": ("tl.load(x, mask=tl.core.inspect)", (), "the module inspect"),
     "unpacked keywords": ("tl.load(x, **tl.core.inspect)", (), "the module inspect"),

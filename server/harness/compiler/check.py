@@ -75,6 +75,8 @@ class _Check(ast.NodeVisitor):
             raise names.Unreachable(f"{node.id} that is not called with the name of an attribute")
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
+        if not isinstance(node.ctx, ast.Load):  # the interpreter would give Triton's modules other functions
+            raise names.Unreachable(f"an assignment to the attribute {node.attr}")
         self._chain(node, [])
 
     def visit_Call(self, node: ast.Call) -> None:
