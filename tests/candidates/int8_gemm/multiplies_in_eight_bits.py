@@ -12,9 +12,12 @@ def product_kernel(x_ptr, w_ptr, scale_ptr, y_ptr, N, K, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), dtype=tl.int32)
-    for k in range(K):
-        w = tl.load(w_ptr + k * N + columns, mask=columns < N, other=0)
-        total += (tl.load(x_ptr + row * K + k) * w).to(tl.int32)
+    for start in range(0, K, 16):
+        k = start + tl.arange(0, 16)
+        at = k[:, None] * N + columns[None, :]
+        w = tl.load(w_ptr + at, mask=(k[:, None] < K) & (columns[None, :] < N), other=0)
+        x = tl.load(x_ptr + row * K + k, mask=k < K, other=0)
+        total += tl.sum((x[:, None] * w).to(tl.int32), axis=0)
     scale = tl.load(scale_ptr + columns, mask=columns < N, other=0.0)
     tl.store(y_ptr + row * N + columns, total.to(tl.float32) * scale, mask=columns < N)
 
