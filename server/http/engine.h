@@ -34,6 +34,7 @@
     (HTTP_ROUTES_MAX - 1)                   /* what has no route: the dashboard's files, and early refusals */
 #define HTTP_IDLE_MS 60000                  /* between two requests of a connection */
 #define HTTP_WORK_LOOK_MS 5000              /* whether there can be an answer soon */
+#define HTTP_STORE_LIMIT_MS 10000           /* for one transaction: longer ones are not waited for */
 #define HTTP_WORK_LIMIT_MS (15 * 60 * 1000) /* backstop: the funnel answers long before */
 
 struct connection;

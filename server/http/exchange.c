@@ -435,6 +435,8 @@ exchange_overdue(struct exchange *x)
     const char *trouble = store_trouble(x->http->store);
     int64_t most_ms = HTTP_WORK_LIMIT_MS + (int64_t)x->http->config->wait_limit_s * 1000;
 
+    if (!trouble && store_writing_ms(x->http->store) > HTTP_STORE_LIMIT_MS)
+        trouble = "the store takes too long";
     if (trouble && x->phase == EXCHANGE_WORKING) {
         bool is_reading = x->is_reading;
         forget_pending(x);

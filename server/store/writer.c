@@ -172,6 +172,10 @@ commit(struct writer *w, struct write *first, struct write *end, bool *is_begun,
     for (int i = 1; i < TRIES && rc == ERR_UNAVAILABLE && *is_begun; i++)
         rc = transact(w, first, end, is_begun, err);
     note_begun(w, 0);
+    if (rc == ERR_UNAVAILABLE && *is_begun) {
+        log_warn("store", "given up after %d tries: %s", TRIES, err->text);
+        rc = error_set(err, ERR_UNAVAILABLE, "the store is busy: try again later");
+    }
     if (rc == 0)
         note_commit(w, first, end, began_ns);
     return rc;

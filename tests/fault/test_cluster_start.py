@@ -432,6 +432,40 @@ def test_a_transaction_of_somebody_else_that_stays_open_is_named(directory: Path
             node.stop()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("table", ["job", "writer"])
+def test_a_table_that_somebody_holds_is_503_until_it_is_let_go(directory: Path, table: str) -> None:
+    with database(directory) as found:
+        node = Node("a", directory, found.url)
+        client = service.Client(node.url)
+        holder = subprocess.Popen(["psql", "-qAtX", found.url], stdin=subprocess.PIPE, text=True)
+        assert holder.stdin is not None
+        try:
+            node.wait_ready()
+            node.call("POST", "/v1/tasks", TASK)
+            holder.stdin.write(f"BEGIN; LOCK TABLE verifierd.{table};\n")
+            holder.stdin.flush()
+            held = "SELECT count(*) FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND granted"
+            service.wait_for(lambda: found.ask(held) != ["0"])
+            body = {"task": "scripted", "candidate": "# script: timing=1.3\n"}
+            begun = time.monotonic()
+            answer = client.call("POST", "/v1/submissions", body, {"Idempotency-Key": "one"})
+            assert (answer.status, time.monotonic() - begun < 40) == (503, True)
+            assert int(answer.headers["Retry-After"]) >= 1
+            assert answer.json()["detail"].startswith("the store ")
+            holder.stdin.close()
+            holder.wait(LIMIT_S)
+            deadline = time.monotonic() + LIMIT_S
+            while (again := client.call("POST", "/v1/submissions", body, {"Idempotency-Key": "one"})).status != 202:
+                assert time.monotonic() < deadline, again
+                time.sleep(0.2)
+            assert client.wait(str(again.json()["id"]), 60)["class"] == "ok"
+            assert found.ask("SELECT count(*) FROM verifierd.submission") == ["1"]
+        finally:
+            holder.kill()
+            node.stop()
+
+
 SHIFT = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
