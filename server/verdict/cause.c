@@ -60,9 +60,10 @@ static const char *const known[] = {
     "what runs next depends on a number that only the GPU knows",
     "a later call uses an input of the first one",
     "a later call uses a tensor that the first one computed from its inputs",
+    /* clang-format off */
     "kernel %i: %n elements are written outside of all tensors, the first %n bytes before one of %n bytes",
-    "kernel %i: %n elements are written outside of all tensors, the first %n bytes behind the end of one of "
-    "%n bytes",
+    "kernel %i: %n elements are written outside of all tensors, the first %n bytes behind the end of one of %n bytes",
+    /* clang-format on */
     "the import ran for over %n s while it was traced",
     "%i() ran for over %n s while it was traced",
 };

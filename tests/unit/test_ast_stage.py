@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 import time
+from typing import Any
 
 import pytest
 from static import ast_stage
@@ -26,7 +27,7 @@ class ModelNew(torch.nn.Module):
 """
 
 
-def judge(source: str | bytes, policy: str = "strict", entry: str = "ModelNew") -> dict[str, object]:
+def judge(source: str | bytes, policy: str = "strict", entry: str = "ModelNew") -> dict[str, Any]:
     data = source.encode() if isinstance(source, str) else source
     return ast_stage.judge(data, entry, policy)
 
