@@ -43,6 +43,8 @@ OPTIONS = {
     "queue_limit": 10_000_000,
 }
 LIMIT_S = 120.0
+SHARE = 0.25
+"""Least of the bare library's rate: a request costs at most as much as four of its own."""
 GPU_HALF = "latency, load, funnel and what the time of the GPU goes to: make bench-speed"
 
 
@@ -152,7 +154,7 @@ def answers(given: argparse.Namespace, daemon: service.Daemon, verdict: str) -> 
     print_in_flight("a second, by requests in flight", in_flight)
     base = found["empty handler"]
     return [
-        Target(f"{name}, of an empty handler's rate", found[name].share(base), 0.4, "of it", True) for name in paths
+        Target(f"{name}, of an empty handler's rate", found[name].share(base), SHARE, "of it", True) for name in paths
     ]
 
 
@@ -188,7 +190,7 @@ def durable(given: argparse.Namespace, directory: Path, daemon: service.Daemon, 
         one.p99_ms.append(seen["p99_ms"])
     print_in_flight("durable submissions, by posts in flight", {"POST": in_flight})
     return [
-        Target("durable submissions, of a bare group commit's rate", share, 0.3, "of it", True),
+        Target("durable submissions, of a bare group commit's rate", share, SHARE, "of it", True),
         Target("durable submissions, 99th percentile", found["POST"].p99(), 50, "ms", False),
     ]
 
@@ -295,13 +297,13 @@ def stored(given: argparse.Namespace, directory: Path) -> list[Target]:
     print(f"{'resident, MB':44}" + "".join(f"{one.resident_mb:17.1f}" for one in found))
     last, base = found[-1], found[-1].gets["empty handler"]
     return [
-        Target(f"{name} with {last.rows} stored", last.gets[name].share(base), 0.4, "of it", True)
+        Target(f"{name} with {last.rows} stored", last.gets[name].share(base), SHARE, "of it", True)
         for name in ("GET /v1/status", "GET of a stored verdict")
     ] + [
         Target(
             f"durable submissions with {last.rows} stored",
             last.posts["POST"].share(last.posts["bare SQLite"]),
-            0.3,
+            SHARE,
             "of it",
             True,
         )
@@ -330,7 +332,7 @@ def queued(given: argparse.Namespace, directory: Path) -> list[Target]:
     RAW["queued"] = {"n": given.queued, "start_s": start_s, "resident_kb": full_kb, "resident_kb_empty": empty_kb}
     print(f"taken up in {start_s:.1f} s; resident {full_kb / 1024:.1f} MB, {each:.2f} KB each")
     status = found["GET /v1/status"].share(found["empty handler"])
-    return [Target(f"GET /v1/status with {given.queued} that wait", status, 0.4, "of it", True)]
+    return [Target(f"GET /v1/status with {given.queued} that wait", status, SHARE, "of it", True)]
 
 
 GROUP = 256
