@@ -15,7 +15,7 @@ TWINS = corpus.twins()
 VERIFIER = service.BINARY.with_name("verifier")
 FLOOR = {"extract": 0.0, "ast": 0.0, "compile": 0.0, "tiny": 0.3, "full": 0.5, "timing": 0.7}
 NEXT = {"extract": 0.0, "ast": 0.0, "compile": 0.3, "tiny": 0.5, "full": 0.7, "timing": 0.7}
-LIMIT_S = 2400.0
+LIMIT_S = 4800.0
 
 
 @dataclass(frozen=True)
