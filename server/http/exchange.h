@@ -198,7 +198,7 @@ void exchange_hold_cancelled(struct exchange *x, exchange_cb *cb);
 void exchange_hold_end(struct exchange *x);
 /* Send 503 to whatever still waits for an answer of the funnel. */
 void exchange_give_up(struct exchange *x);
-/* The same where the store is in trouble, or HTTP_WORK_LIMIT_MS are over; else it is looked at again. */
+/* The same where the store is in trouble or too slow, or HTTP_WORK_LIMIT_MS are over; else it is looked at again. */
 void exchange_overdue(struct exchange *x);
 
 #endif

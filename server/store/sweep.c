@@ -22,23 +22,25 @@
 #define ANY(from) "(SELECT 1 " from " LIMIT 1) IS NOT NULL"
 /* Whether it is referred to by an id, which is an expression. $4: keys made at or before it are forgotten. */
 #define ANSWERS(id) ANY("FROM idempotency i WHERE i.id = " id " AND i.created_ms > $4")
-#define REFERRED(id)                                         \
-    "(" ANY("FROM record WHERE record.id = " id) " OR " ANY( \
-        "FROM submission AS other WHERE other.cached_from = " id) " OR " ANSWERS(id) ")"
+/* clang-format off */
+#define REFERRED(id) \
+    "(" ANY("FROM record WHERE record.id = " id) \
+    " OR " ANY("FROM submission AS other WHERE other.cached_from = " id) \
+    " OR " ANSWERS(id) ")"
+/* clang-format on */
 #define OF_ITS_GROUP "FROM submission m WHERE m.group_id = s.group_id"
 #define ITSELF REFERRED("s.id")
 #define A_MEMBER REFERRED("m.id")
 #define ITS_GROUP ANSWERS("s.group_id")
 
 /* How many go with a submission: none, itself, or all of the group whose last it is. */
-#define GOING                                                                                                                                             \
-    "CASE WHEN s.group_id IS NULL THEN CASE WHEN " ITSELF " THEN 0 ELSE 1 END"                                                                            \
-    " WHEN " ANY(                                                                                                                                         \
-        OF_ITS_GROUP                                                                                                                                      \
-        " AND (m.state < 2 OR (m.finished_ms, m.id) > (s.finished_ms, s.id))") " OR " ANY(OF_ITS_GROUP                                                    \
-                                                                                          " AND " A_MEMBER) " OR " ITS_GROUP                              \
-                                                                                                            " THEN 0 ELSE (SELECT count(*) " OF_ITS_GROUP \
-                                                                                                            ") END"
+/* clang-format off */
+#define GOING \
+    "CASE WHEN s.group_id IS NULL THEN CASE WHEN " ITSELF " THEN 0 ELSE 1 END" \
+    " WHEN " ANY(OF_ITS_GROUP " AND (m.state < 2 OR (m.finished_ms, m.id) > (s.finished_ms, s.id))") \
+    " OR " ANY(OF_ITS_GROUP " AND " A_MEMBER) \
+    " OR " ITS_GROUP " THEN 0 ELSE (SELECT count(*) " OF_ITS_GROUP ") END"
+/* clang-format on */
 
 static const struct kind {
     const char *columns, *index, *is_of_it;

@@ -309,8 +309,7 @@ hint_of_mismatch(const struct feedback *f)
                "TF32) or an epsilon that differs.";
     if (of > 0 && wrong < 0.5 * of)
         return "Only some values are wrong: look at masks, strides, the last block of each dimension, "
-               "elements "
-               "that two programs write, and negative or zero inputs.";
+               "elements that two programs write, and negative or zero inputs.";
     return "Most values are wrong: compare the formula, the axis and the bounds of each reduction, and the "
            "strides of what is read and written, with the reference.";
 }

@@ -17,6 +17,9 @@ from triton.runtime import interpreter
 
 Arrays = list[Any]
 
+_LEAST: Final = 4
+"""Elements below which nothing is gained."""
+
 
 class _IsBranch(Exception):
     """The function asks a block for one truth value, which only its elements have."""
@@ -88,10 +91,6 @@ def _scan(slow: Callable[..., Any]) -> Callable[..., Any]:
         return [self.to_tensor(np.moveaxis(one, 0, self.axis), kind) for one, kind in zip(data, kinds, strict=True)]
 
     return run
-
-
-_LEAST: Final = 4
-"""Elements below which nothing is gained."""
 
 
 def install() -> None:
