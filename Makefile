@@ -125,6 +125,9 @@ $(bin)/verifier: $(out)/client/cli/main.o $(out)/libcli.a $(out)/libcommon.a
 	@mkdir -p $(@D)
 	$(Q)$(link) $(cli_libs)
 
+# What common/embed.h puts into a program.
+$(out)/server/store/sqlite/schema.o: $(wildcard server/store/sqlite/schema/*)
+$(out)/server/store/pgsql/schema.o: $(wildcard server/store/pgsql/schema/*)
 $(out)/client/trainer/prompt.o: $(wildcard client/prompt/*.txt)
 $(out)/client/trainer/settings.o: $(wildcard client/python/finetune/*.json)
 

@@ -3,19 +3,12 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/embed.h"
 #include "common/error.h"
 #include "common/policy.h"
 
-/* The files themselves, so that there is no second copy to fall behind. */
-__asm__(".pushsection .rodata\n"
-        "prompt_template:\n"
-        ".incbin \"client/prompt/kernel.txt\"\n"
-        ".byte 0\n"
-        "prompt_sizes:\n"
-        ".incbin \"client/prompt/sizes.txt\"\n"
-        ".byte 0\n"
-        ".popsection\n");
-extern const char prompt_template[], prompt_sizes[];
+EMBED_TEXT(prompt_template, "client/prompt/kernel.txt");
+EMBED_TEXT(prompt_sizes, "client/prompt/sizes.txt");
 
 /* Policies were read when they were given; one that cannot be read is refused where it counts. */
 static bool

@@ -4,16 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The files themselves, so that there is no second list to fall behind. */
-__asm__(".pushsection .rodata\n"
-        "finetune_settings:\n"
-        ".incbin \"client/python/finetune/settings.json\"\n"
-        ".byte 0\n"
-        "finetune_layout:\n"
-        ".incbin \"client/python/finetune/layout.json\"\n"
-        ".byte 0\n"
-        ".popsection\n");
-extern const char finetune_settings[], finetune_layout[];
+#include "common/embed.h"
+
+EMBED_TEXT(finetune_settings, "client/python/finetune/settings.json");
+EMBED_TEXT(finetune_layout, "client/python/finetune/layout.json");
 
 json_t *
 settings_table(void)

@@ -23,7 +23,7 @@
  * compiles finds what was not handed on by another, the oldest first (job_new).
  *
  * Two rules look at what others claim at this moment: how much of a client may run, and that what is identical runs on one
- * node. Their functions (schema.c) take a lock that is let go with the transaction, or say no where somebody has it, and
+ * node. Their functions (schema/) take a lock that is let go with the transaction, or say no where somebody has it, and
  * look then: the snapshot of a statement is older than a lock that it takes.
  */
 
@@ -39,7 +39,7 @@
     "together IS NOT NULL AND (SELECT true FROM submission_group g JOIN node h ON " IS_HOME \
     " WHERE g.id = together AND NOT " IS_OWN ") IS TRUE"
 /*
- * Such a group is at home with whoever claims of it first (a trigger notes the life, schema.c). Of two at once the second
+ * Such a group is at home with whoever claims of it first (a trigger notes the life, schema/). Of two at once the second
  * claims nothing; a claim of its own that was not committed yet it sees.
  */
 #define HOME                                                                                                 \

@@ -1,4 +1,4 @@
-/* runs.h - sums by run, step and task (schema.c): written with each verdict that says its run. */
+/* runs.h - sums by run, step and task (schema/): written with each verdict that says its run. */
 #ifndef PGSQL_RUNS_H
 #define PGSQL_RUNS_H
 

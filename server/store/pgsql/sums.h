@@ -1,4 +1,4 @@
-/* sums.h - what is kept of each verdict beside the verdict (schema.c), in the transaction that writes it. */
+/* sums.h - what is kept of each verdict beside the verdict (schema/), in the transaction that writes it. */
 #ifndef PGSQL_SUMS_H
 #define PGSQL_SUMS_H
 

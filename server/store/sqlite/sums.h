@@ -1,6 +1,6 @@
 /*
  * sums.h - what is kept of each verdict beside the verdict: sums by time, by
- * message and by task (schema.c), so that questions about many submissions
+ * message and by task (schema/), so that questions about many submissions
  * read few rows. Written in the transaction that writes the verdict.
  */
 #ifndef SQLITE_SUMS_H
