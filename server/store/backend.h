@@ -33,6 +33,26 @@ struct store_intake {
     size_t n;
 };
 
+/* A change of who has what (store.h, "ownership"): what is asked for, and what comes of it. */
+struct store_order {
+    struct store_lease lease; /* of who asks; to join: its name alone */
+    int64_t lease_ms;
+    struct store_wants wants;
+    struct store_claim claim; /* what is given back; to claim: its id, and what the node had of it before */
+    size_t most;              /* to claim */
+    int why;                  /* it is to be cancelled */
+
+    struct store_lease got_lease;
+    struct store_claim got[STORE_CLAIMS_MAX];
+    size_t n; /* of got */
+    char holder[STORE_HOLDER_SIZE];
+};
+typedef int order_fn(struct store_backend *b, struct store_order *o, struct error *err);
+struct ownership_ops {
+    order_fn *claim, *claim_next, *release, *set_attempts;
+    order_fn *join, *reap, *cancel; /* NULL: no other daemon has this store */
+};
+
 struct backend_ops {
     /* Loop's thread. lease: of this daemon, view. A reader is given: free() of its own table. close: once no reader is left. */
     const struct store_lease *(*lease)(const struct store_backend *b);
@@ -94,20 +114,9 @@ struct backend_ops {
                          const struct labels *labels, struct error *err);
 
     /* The writes of store.h that are not in changes.c; see there for what they mean and which codes they return. */
-    int (*join)(struct store_backend *b, const char *node, int64_t lease_ms, struct store_lease *out,
-                struct error *err);
-    int (*renew)(struct store_backend *b, const struct store_lease *l, int64_t lease_ms,
-                 const struct store_node_state *state, struct error *err); /* NULL: the keeper does */
-    int (*reap)(struct store_backend *b, char holder[STORE_HOLDER_SIZE], struct error *err);
-    int (*claim)(struct store_backend *b, const struct store_lease *l, const struct store_wants *wants,
-                 const struct store_claim *held, struct store_claim *out, struct error *err);
-    int (*claim_next)(struct store_backend *b, const struct store_lease *l, const struct store_wants *wants,
-                      size_t most, struct store_claim *out, size_t *n, struct error *err);
-    int (*release)(struct store_backend *b, const struct store_claim *c, struct error *err);
+    const struct ownership_ops *owns;
     int (*hand_on)(struct store_backend *b, const struct store_claim *c, const struct store_carried *carried,
                    struct error *err); /* or NULL */
-    int (*set_attempts)(struct store_backend *b, const struct store_claim *c, struct error *err);
-    int (*cancel)(struct store_backend *b, const char *id, int why, struct error *err); /* or NULL */
     int (*finish)(struct store_backend *b, const struct submission_row *row, const char *log, size_t log_size,
                   struct error *err);
 };

@@ -260,7 +260,10 @@ struct store_wants {
 const struct store_lease *store_lease(const struct store *s);
 /* How long that lease lasts from each renewal; STORE_LEASE_ENDLESS: it needs none, and no other daemon has this store. */
 int64_t store_lease_ms(const struct store *s);
-/* A new life of the node: out (lent until cb has run) is its lease. What an earlier life had claimed waits again. */
+/*
+ * A new life of the node: out (lent until cb has run) is its lease. What an earlier life had claimed waits again.
+ * ERR_UNAVAILABLE here and of the next two: a file, which is no other daemon's.
+ */
 int store_join(struct store *s, const char *node, int64_t lease_ms, struct store_lease *out,
                store_done_cb *cb, void *arg, struct error *err);
 /*

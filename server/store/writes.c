@@ -317,14 +317,12 @@ store_add_submissions(struct store *s, const struct group_row *group, const stru
 
 struct own_write {
     struct write write;
-    char holder[STORE_HOLDER_SIZE];
+    order_fn *order;
+    struct store_order o;
     char *holder_out;
-    struct store_lease lease, got_lease, *lease_out;
-    struct store_wants wants;
-    struct store_claim claim, got_claims[STORE_CLAIMS_MAX], *claims_out;
-    size_t most, n, *n_out;
-    int64_t lease_ms;
-    int why; /* it is to be cancelled */
+    struct store_lease *lease_out;
+    struct store_claim *claims_out;
+    size_t *n_out;
     store_done_cb *cb;
     void *arg;
 };
@@ -336,80 +334,30 @@ own_done_cb(void *arg, int code, const struct error *err)
     struct own_write *w = arg;
 
     if (code == 0 && w->lease_out)
-        *w->lease_out = w->got_lease;
+        *w->lease_out = w->o.got_lease;
     if (code == 0 && w->holder_out)
-        memcpy(w->holder_out, w->holder, sizeof(w->holder));
-    for (size_t i = 0; code == 0 && w->claims_out && i < w->n; i++)
-        w->claims_out[i] = w->got_claims[i];
+        memcpy(w->holder_out, w->o.holder, sizeof(w->o.holder));
+    for (size_t i = 0; code == 0 && w->claims_out && i < w->o.n; i++)
+        w->claims_out[i] = w->o.got[i];
     if (code == 0 && w->n_out)
-        *w->n_out = w->n;
+        *w->n_out = w->o.n;
     w->cb(w->arg, code, err);
 }
 
 static int
-apply_join(struct write *write, struct store_backend *b, struct error *err)
+apply_order(struct write *write, struct store_backend *b, struct error *err)
 {
     struct own_write *w = (struct own_write *)write;
-    return b->ops->join(b, w->lease.node, w->lease_ms, &w->got_lease, err);
-}
-
-static int
-apply_renew(struct write *write, struct store_backend *b, struct error *err)
-{
-    const struct own_write *w = (const struct own_write *)write;
-    return b->ops->renew(b, &w->lease, w->lease_ms, &(struct store_node_state){ false, NULL }, err);
-}
-
-static int
-apply_reap(struct write *write, struct store_backend *b, struct error *err)
-{
-    return b->ops->reap(b, ((struct own_write *)write)->holder, err);
-}
-
-static int
-apply_claim(struct write *write, struct store_backend *b, struct error *err)
-{
-    struct own_write *w = (struct own_write *)write;
-    w->n = 1;
-    return b->ops->claim(b, &w->lease, &w->wants, &w->claim, w->got_claims, err);
-}
-
-static int
-apply_claim_next(struct write *write, struct store_backend *b, struct error *err)
-{
-    struct own_write *w = (struct own_write *)write;
-    return b->ops->claim_next(b, &w->lease, &w->wants, w->most, w->got_claims, &w->n, err);
-}
-
-static int
-apply_release(struct write *write, struct store_backend *b, struct error *err)
-{
-    const struct own_write *w = (const struct own_write *)write;
-    return b->ops->release(b, &w->claim, err);
-}
-
-static int
-apply_set_attempts(struct write *write, struct store_backend *b, struct error *err)
-{
-    const struct own_write *w = (const struct own_write *)write;
-    return b->ops->set_attempts(b, &w->claim, err);
-}
-
-static int
-apply_cancel(struct write *write, struct store_backend *b, struct error *err)
-{
-    const struct own_write *w = (const struct own_write *)write;
-    return b->ops->cancel(b, w->claim.id, w->why, err);
+    return w->order(b, &w->o, err);
 }
 
 /* Queue what the template says. */
 static int
-put_own(struct store *s, const struct own_write *template,
-        int (*apply)(struct write *, struct store_backend *, struct error *), store_done_cb *cb, void *arg,
-        struct error *err)
+put_own(struct store *s, const struct own_write *template, store_done_cb *cb, void *arg, struct error *err)
 {
-    struct own_write *w = write_new(sizeof(*w), apply, cb ? own_done_cb : NULL, NULL);
-
+    if (!template->order)
+        return error_set(err, ERR_UNAVAILABLE, "no other daemon has this store");
+    struct own_write *w = write_new(sizeof(*w), apply_order, cb ? own_done_cb : NULL, NULL);
     if (w) {
         const struct write write = w->write;
         *w = *template;
@@ -417,32 +365,36 @@ put_own(struct store *s, const struct own_write *template,
         w->write.arg = w;
         w->cb = cb;
         w->arg = arg;
-        w->wants.limits = kept(&w->write, template->wants.limits);
+        w->o.wants.limits = kept(&w->write, template->o.wants.limits);
     }
     return put(s, (struct write *)w, err);
+}
+
+static const struct ownership_ops *
+owns(const struct store *s)
+{
+    return s->backend->ops->owns;
 }
 
 int
 store_cancel(struct store *s, const char *id, int why, store_done_cb *cb, void *arg, struct error *err)
 {
-    struct own_write w = { .why = why };
+    struct own_write w = { .order = owns(s)->cancel, .o.why = why };
 
-    if (!s->backend->ops->cancel)
-        return error_set(err, ERR_UNAVAILABLE, "no other daemon has %s", id);
-    snprintf(w.claim.id, sizeof(w.claim.id), "%s", id);
-    return put_own(s, &w, apply_cancel, cb, arg, err);
+    snprintf(w.o.claim.id, sizeof(w.o.claim.id), "%s", id);
+    return put_own(s, &w, cb, arg, err);
 }
 
 int
 store_join(struct store *s, const char *node, int64_t lease_ms, struct store_lease *out, store_done_cb *cb,
            void *arg, struct error *err)
 {
-    struct own_write w = { .lease_ms = lease_ms, .lease_out = out };
+    struct own_write w = { .order = owns(s)->join, .o.lease_ms = lease_ms, .lease_out = out };
 
-    if (!*node || strlen(node) >= sizeof(w.lease.node))
+    if (!*node || strlen(node) >= sizeof(w.o.lease.node))
         return error_set(err, ERR_INPUT, "the name of a node has 1 to %d bytes", STORE_NODE_SIZE - 1);
-    snprintf(w.lease.node, sizeof(w.lease.node), "%s", node);
-    return put_own(s, &w, apply_join, cb, arg, err);
+    snprintf(w.o.lease.node, sizeof(w.o.lease.node), "%s", node);
+    return put_own(s, &w, cb, arg, err);
 }
 
 /* A renewal that the keeper makes. */
@@ -486,10 +438,8 @@ int
 store_renew(struct store *s, const struct store_lease *l, int64_t lease_ms,
             const struct store_node_state *state, store_done_cb *cb, void *arg, struct error *err)
 {
-    const struct own_write w = { .lease = *l, .lease_ms = lease_ms };
-
     if (!s->keeper)
-        return put_own(s, &w, apply_renew, cb, arg, err);
+        return error_set(err, ERR_UNAVAILABLE, "no other daemon has this store");
     struct renewal *n = calloc(1, sizeof(*n));
     if (!n || (state->about && !(n->about = strdup(state->about)))) {
         free(n);
@@ -509,48 +459,50 @@ store_renew(struct store *s, const struct store_lease *l, int64_t lease_ms,
 int
 store_reap(struct store *s, store_done_cb *cb, void *arg, struct error *err)
 {
-    const struct own_write w = { .holder_out = s->holder };
-    return put_own(s, &w, apply_reap, cb, arg, err);
+    const struct own_write w = { .order = owns(s)->reap, .holder_out = s->holder };
+    return put_own(s, &w, cb, arg, err);
 }
 
 int
 store_claim(struct store *s, const struct store_lease *l, const struct store_wants *wants, const char *id,
             struct store_claim *out, store_done_cb *cb, void *arg, struct error *err)
 {
-    struct own_write w = { .lease = *l, .claims_out = out };
+    struct own_write w = { .order = owns(s)->claim, .o.lease = *l, .claims_out = out };
 
     if (wants)
-        w.wants = *wants;
-    w.claim.number = out->number;
-    w.claim.attempts = out->attempts;
-    strncpy(w.claim.id, id, sizeof(w.claim.id) - 1); /* an id that is longer is nobody's */
-    return put_own(s, &w, apply_claim, cb, arg, err);
+        w.o.wants = *wants;
+    w.o.claim.number = out->number;
+    w.o.claim.attempts = out->attempts;
+    strncpy(w.o.claim.id, id, sizeof(w.o.claim.id) - 1); /* an id that is longer is nobody's */
+    return put_own(s, &w, cb, arg, err);
 }
 
 int
 store_claim_next(struct store *s, const struct store_lease *l, const struct store_wants *wants, size_t most,
                  struct store_claim *out, size_t *n, store_done_cb *cb, void *arg, struct error *err)
 {
-    struct own_write w = { .lease = *l, .most = most, .claims_out = out, .n_out = n };
+    struct own_write w = {
+        .order = owns(s)->claim_next, .o = { .lease = *l, .most = most }, .claims_out = out, .n_out = n
+    };
 
     if (wants)
-        w.wants = *wants;
-    return put_own(s, &w, apply_claim_next, cb, arg, err);
+        w.o.wants = *wants;
+    return put_own(s, &w, cb, arg, err);
 }
 
 int
 store_release(struct store *s, const struct store_claim *c, store_done_cb *cb, void *arg, struct error *err)
 {
-    const struct own_write w = { .claim = *c };
-    return put_own(s, &w, apply_release, cb, arg, err);
+    const struct own_write w = { .order = owns(s)->release, .o.claim = *c };
+    return put_own(s, &w, cb, arg, err);
 }
 
 int
 store_set_attempts(struct store *s, const struct store_claim *c, store_done_cb *cb, void *arg,
                    struct error *err)
 {
-    const struct own_write w = { .claim = *c };
-    return put_own(s, &w, apply_set_attempts, cb, arg, err);
+    const struct own_write w = { .order = owns(s)->set_attempts, .o.claim = *c };
+    return put_own(s, &w, cb, arg, err);
 }
 
 struct hand_on_write {

@@ -103,9 +103,11 @@ static int
 claim(struct node *n, struct error *err)
 {
     const struct backend_ops *ops = n->backend->ops;
-    const struct store_wants all = { 0 };
-    int rc = ops->claim_next(n->backend, ops->lease(n->backend), &all, BATCH, n->claims, &n->n, err);
+    struct store_order o = { .lease = *ops->lease(n->backend), .most = BATCH };
+    int rc = ops->owns->claim_next(n->backend, &o, err);
 
+    n->n = o.n;
+    memcpy(n->claims, o.got, o.n * sizeof(o.got[0]));
     return rc == ERR_NOTFOUND ? 0 : rc;
 }
 

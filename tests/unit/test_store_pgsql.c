@@ -480,12 +480,13 @@ claim_beside(struct rig *r, struct store *first, const char *id, const struct st
              const struct submission_row *row)
 {
     struct pgsql *p = pgsql_of(first->backend);
-    struct store_claim held = { .number = 0 }, c = { .number = 0 };
+    struct store_order order = { .lease = *store_lease(first), .wants = *wants };
+    struct store_claim c = { .number = 0 };
     struct outcome o = { 0 };
 
-    memcpy(held.id, id, sizeof(held.id));
+    memcpy(order.claim.id, id, sizeof(order.claim.id));
     assert_int_equal(p->base.ops->begin(&p->base, &r->err), 0);
-    assert_int_equal(p->base.ops->claim(&p->base, store_lease(first), wants, &held, &c, &r->err), 0);
+    assert_int_equal(p->base.ops->owns->claim(&p->base, &order, &r->err), 0);
     assert_int_equal(store_claim(r->store, store_lease(r->store), wants, row->id, &c, rig_done, &o, &r->err),
                      0);
     rig_wait(r);
@@ -593,14 +594,12 @@ a_group_that_another_node_is_taking_home_is_not_waited_for(void **state)
     struct submission_row rows[2];
     struct store_claim c = { .number = 0 };
     struct pgsql *p = pgsql_of(other->backend);
-    size_t n;
+    struct store_order order = { .lease = *store_lease(other), .most = 1 };
 
     assert_non_null(other);
     add_group_together(r, rows, 2);
     assert_int_equal(p->base.ops->begin(&p->base, &r->err), 0);
-    assert_int_equal(
-        p->base.ops->claim_next(&p->base, store_lease(other), &(struct store_wants){ 0 }, 1, &c, &n, &r->err),
-        0);
+    assert_int_equal(p->base.ops->owns->claim_next(&p->base, &order, &r->err), 0);
     assert_int_equal(claim_as(r, r->store, &rows[1], &c), ERR_CONFLICT); /* while that is not committed */
     assert_int_equal(p->base.ops->commit(&p->base, &r->err), 0);
     store_close(other);

@@ -121,11 +121,11 @@
 #define LEASE_END(ms) "CASE WHEN " ms " = 9223372036854775807 THEN " ms " ELSE now_ms() + " ms " END"
 _Static_assert(STORE_LEASE_ENDLESS == 9223372036854775807, "the number in LEASE_END");
 
-int
-pg_join(struct store_backend *b, const char *node, int64_t lease_ms, struct store_lease *out,
-        struct error *err)
+static int
+join(struct store_backend *b, struct store_order *o, struct error *err)
 {
     struct pg_link *l = &pgsql_of(b)->link;
+    const char *node = o->lease.node;
     AUTO_RESULT PGresult *row = NULL;
     /*
      * Not while another daemon lives under the name; an endless lease is waited for by nobody. A row that was forgotten
@@ -137,13 +137,13 @@ pg_join(struct store_backend *b, const char *node, int64_t lease_ms, struct stor
                    "$2::bigint") ") ON CONFLICT (name) DO UPDATE SET epoch = node.epoch + 1,"
                                  " lease_until_ms = excluded.lease_until_ms WHERE $2 = 9223372036854775807"
                                  " OR node.lease_until_ms <= now_ms() OR node.epoch = $3 RETURNING epoch",
-               SQL_VALUES(sql_text(node), sql_int(lease_ms), sql_int(pgsql_of(b)->epoch)), &row, err);
+               SQL_VALUES(sql_text(node), sql_int(o->lease_ms), sql_int(pgsql_of(b)->epoch)), &row, err);
     if (rc < 0)
         return rc;
     if (PQntuples(row) == 0)
         return pg_name_is_taken(node, err);
-    out->epoch = pgsql_of(b)->epoch = pg_column_int(row, 0, 0);
-    snprintf(out->node, sizeof(out->node), "%s", node);
+    o->got_lease = o->lease;
+    o->got_lease.epoch = pgsql_of(b)->epoch = pg_column_int(row, 0, 0);
     /* Whose node stays in the row of one that waits: it was lost there. */
     return pg_run(l, "take back what a node had claimed",
                   "UPDATE job SET state = 0, claim = claim + 1 WHERE state = 1 AND node = $1",
@@ -224,8 +224,8 @@ watch_holders(struct pgsql *p, char holder[STORE_HOLDER_SIZE], struct error *err
     return 0;
 }
 
-int
-pg_reap(struct store_backend *b, char holder[STORE_HOLDER_SIZE], struct error *err)
+static int
+reap(struct store_backend *b, struct store_order *o, struct error *err)
 {
     struct pg_link *l = &pgsql_of(b)->link;
     int rc = pg_cut_leases(l, err);
@@ -243,7 +243,7 @@ pg_reap(struct store_backend *b, char holder[STORE_HOLDER_SIZE], struct error *e
                     " - " NODE_KEPT_MS " AND NOT EXISTS (SELECT FROM job WHERE job.node = node.name"
                     " AND job.state = 1) FOR UPDATE SKIP LOCKED)",
                     SQL_NO_VALUES, NULL, err);
-    return rc == 0 ? watch_holders(pgsql_of(b), holder, err) : rc;
+    return rc == 0 ? watch_holders(pgsql_of(b), o->holder, err) : rc;
 }
 
 static void
@@ -295,11 +295,13 @@ check_room(struct pgsql *p, const char *id, const char *limits, struct error *er
                : rc;
 }
 
-int
-pg_claim(struct store_backend *b, const struct store_lease *l, const struct store_wants *wants,
-         const struct store_claim *held, struct store_claim *out, struct error *err)
+static int
+claim(struct store_backend *b, struct store_order *o, struct error *err)
 {
     struct pgsql *p = pgsql_of(b);
+    const struct store_lease *l = &o->lease;
+    const struct store_wants *wants = &o->wants;
+    const struct store_claim *held = &o->claim;
     AUTO_RESULT PGresult *row = NULL;
     int rc = pg_ask(
         &p->link, "claim a submission",
@@ -315,9 +317,10 @@ pg_claim(struct store_backend *b, const struct store_lease *l, const struct stor
                    sql_int(held->attempts), sql_text(wants->gpu), sql_int(wants->is_compiler),
                    sql_text(wants->limits)),
         &row, err);
-    if (rc == 0 && PQntuples(row) == 1)
-        read_claim(row, 0, out);
-    if (rc < 0 || PQntuples(row) == 1)
+    o->n = rc == 0 ? (size_t)PQntuples(row) : 0;
+    if (o->n == 1)
+        read_claim(row, 0, o->got);
+    if (rc < 0 || o->n == 1)
         return rc;
     rc = check_lease(p, l, err);
     if (rc == 0 && wants->limits)
@@ -325,9 +328,8 @@ pg_claim(struct store_backend *b, const struct store_lease *l, const struct stor
     return rc < 0 ? rc : pg_explain_miss(p, held->id, err);
 }
 
-int
-pg_claim_next(struct store_backend *b, const struct store_lease *l, const struct store_wants *wants,
-              size_t most, struct store_claim *out, size_t *n, struct error *err)
+static int
+claim_next(struct store_backend *b, struct store_order *o, struct error *err)
 {
     static const char any[] = "WITH RECURSIVE " SHARES ", " CLAIM(
         NEXT(FIRST),
@@ -335,21 +337,24 @@ pg_claim_next(struct store_backend *b, const struct store_lease *l, const struct
                     " ORDER BY client <= $6, client LIMIT 1)";
     static const char new[] = "WITH " CLAIM(NEXT(FIRST_NEW(MOST)), "attempts");
     struct pgsql *p = pgsql_of(b);
+    const struct store_lease *l = &o->lease;
+    const struct store_wants *wants = &o->wants;
     AUTO_RESULT PGresult *rows = NULL;
-    const struct sql_value values[] = { sql_text(l->node),    sql_int(l->epoch),       sql_int((int64_t)most),
-                                        sql_text(wants->gpu), sql_text(wants->limits), sql_text(p->after) };
+    const struct sql_value values[] = { sql_text(l->node),         sql_int(l->epoch),
+                                        sql_int((int64_t)o->most), sql_text(wants->gpu),
+                                        sql_text(wants->limits),   sql_text(p->after) };
     pg_defer(&p->link,
              "SET LOCAL plan_cache_mode = force_generic_plan"); /* a plan takes longer than a claim */
     int rc = pg_ask(&p->link, "claim what waits", wants->is_compiler ? new : any, values,
                     wants->is_compiler ? 3 : 6, &rows, err);
-    *n = 0;
+    o->n = 0;
     for (int i = 0; rc == 0 && i < PQntuples(rows); i++) {
         if (pg_column_text(rows, i, 0))
-            read_claim(rows, i, &out[(*n)++]);
+            read_claim(rows, i, &o->got[o->n++]);
         else
             pg_column_name(rows, i, 5, p->after, sizeof(p->after));
     }
-    if (rc < 0 || *n > 0)
+    if (rc < 0 || o->n > 0)
         return rc;
     rc = check_lease(p, l, err);
     return rc < 0 ? rc : error_set(err, ERR_NOTFOUND, "nothing waits");
@@ -384,13 +389,14 @@ note_attempts(struct pgsql *p, const char *sql, const struct store_claim *c, str
     return rc < 0 || changed == 1 ? rc : pg_explain_miss(p, c->id, err);
 }
 
-int
-pg_cancel(struct store_backend *b, const char *id, int why, struct error *err)
+static int
+cancel(struct store_backend *b, struct store_order *o, struct error *err)
 {
+    const char *id = o->claim.id;
     int64_t changed = 0;
     int rc = pg_run(&pgsql_of(b)->link, "cancel a submission",
                     "UPDATE job SET cancel = CASE cancel WHEN 0 THEN $2 ELSE cancel END WHERE id = $1",
-                    SQL_VALUES(sql_text(id), sql_int(why)), &changed, err);
+                    SQL_VALUES(sql_text(id), sql_int(o->why)), &changed, err);
     return rc == 0 && changed == 0 ? error_set(err, ERR_NOTFOUND, "%s is finished", id) : rc;
 }
 
@@ -415,18 +421,27 @@ pg_each_cancel(struct store_reader *r, const char *node, int limit, store_cancel
                         err);
 }
 
-int
-pg_release(struct store_backend *b, const struct store_claim *c, struct error *err)
+static int
+release(struct store_backend *b, struct store_order *o, struct error *err)
 {
     return note_attempts(pgsql_of(b),
                          "UPDATE job SET state = 0, node = NULL, attempts = $3"
                          " WHERE id = $1 AND state = 1 AND claim = $2",
-                         c, err);
+                         &o->claim, err);
 }
 
-int
-pg_set_attempts(struct store_backend *b, const struct store_claim *c, struct error *err)
+static int
+set_attempts(struct store_backend *b, struct store_order *o, struct error *err)
 {
     return note_attempts(pgsql_of(b),
-                         "UPDATE job SET attempts = $3 WHERE id = $1 AND state = 1 AND claim = $2", c, err);
+                         "UPDATE job SET attempts = $3 WHERE id = $1 AND state = 1 AND claim = $2", &o->claim,
+                         err);
 }
+
+const struct ownership_ops pg_ownership = { .claim = claim,
+                                            .claim_next = claim_next,
+                                            .release = release,
+                                            .set_attempts = set_attempts,
+                                            .join = join,
+                                            .reap = reap,
+                                            .cancel = cancel };

@@ -4,27 +4,17 @@
 
 #include "server/store/pgsql/pgsql.h"
 
-int pg_join(struct store_backend *b, const char *node, int64_t lease_ms, struct store_lease *out,
-            struct error *err);
+extern const struct ownership_ops pg_ownership;
 int pg_renew(struct store_reader *r, const struct store_lease *l, int64_t lease_ms,
              const struct store_node_state *state, struct error *err);
 /* The store is closed: the lease of the last life ends, so that nobody waits for it. */
 void pg_leave(struct pgsql *p);
 int pg_each_node(struct store_reader *r, store_node_cb *row_cb, void *arg, struct error *err);
-/* holder: as store_holder(). */
-int pg_reap(struct store_backend *b, char holder[STORE_HOLDER_SIZE], struct error *err);
-int pg_claim(struct store_backend *b, const struct store_lease *l, const struct store_wants *wants,
-             const struct store_claim *held, struct store_claim *out, struct error *err);
-int pg_claim_next(struct store_backend *b, const struct store_lease *l, const struct store_wants *wants,
-                  size_t most, struct store_claim *out, size_t *n, struct error *err);
 /* Whether there is what this lease might claim: a look is no write. */
 int pg_waits(struct store_reader *r, const struct store_lease *l, const struct store_wants *wants, bool *out,
              struct error *err);
-int pg_cancel(struct store_backend *b, const char *id, int why, struct error *err);
 int pg_each_cancel(struct store_reader *r, const char *node, int limit, store_cancel_cb *row_cb, void *arg,
                    struct error *err);
-int pg_release(struct store_backend *b, const struct store_claim *c, struct error *err);
-int pg_set_attempts(struct store_backend *b, const struct store_claim *c, struct error *err);
 
 /* Why a change of a submission met no row: ERR_CONFLICT, ERR_NOTFOUND, or as pg_ask(). */
 int pg_explain_miss(struct pgsql *p, const char *id, struct error *err);

@@ -60,10 +60,12 @@ show_url(struct pgsql *p, struct error *err)
 static int
 join(struct pgsql *p, const struct store_options *o, struct error *err)
 {
+    struct store_order order = { .lease = p->lease, .lease_ms = o->lease_ms };
     int rc = pg_transaction_begin(&p->base, err);
 
     if (rc == 0)
-        rc = pg_join(&p->base, o->node, o->lease_ms, &p->lease, err);
+        rc = pg_ownership.join(&p->base, &order, err);
+    p->lease.epoch = order.got_lease.epoch;
     if (rc == 0)
         rc = pg_transaction_commit(&p->base, err);
     return rc;
@@ -228,14 +230,8 @@ static const struct backend_ops pgsql_ops = {
     .add_job = pg_add_job,
     .count_verdict = pg_count_verdict,
     .is_alone = pg_is_alone,
-    .join = pg_join,
-    .reap = pg_reap,
-    .claim = pg_claim,
-    .claim_next = pg_claim_next,
-    .release = pg_release,
+    .owns = &pg_ownership,
     .hand_on = pg_hand_on,
-    .set_attempts = pg_set_attempts,
-    .cancel = pg_cancel,
     .finish = pg_finish,
 };
 

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "common/auto.h"
-#include "common/clock.h"
 #include "server/store/brief.h"
 #include "server/store/sqlite/blob.h"
 #include "server/store/sqlite/sqlite.h"
@@ -88,77 +87,10 @@ move(struct sqlite *s, const char *id, const char *sql, const struct sql_value *
     return changed == 1 ? 0 : explain_miss(s, id, err);
 }
 
-static int64_t
-lease_end(int64_t lease_ms)
-{
-    return lease_ms == STORE_LEASE_ENDLESS ? lease_ms : clock_wall_ms() + lease_ms;
-}
-
-static bool
-take_epoch(void *arg, struct sql_row *row)
-{
-    *(int64_t *)arg = row_int(row, 0);
-    return true;
-}
-
-int
-changes_join(struct store_backend *b, const char *node, int64_t lease_ms, struct store_lease *out,
-             struct error *err)
-{
-    struct db *db = &sqlite_of(b)->db;
-    int rc =
-        db_each(db, "take a lease",
-                "INSERT INTO node (name, epoch, lease_until_ms) VALUES ($1, 1, $2)"
-                " ON CONFLICT DO UPDATE SET epoch = epoch + 1, lease_until_ms = $2 RETURNING epoch",
-                SQL_VALUES(sql_text(node), sql_int(lease_end(lease_ms))), take_epoch, &out->epoch, NULL, err);
-
-    if (rc < 0)
-        return rc;
-    snprintf(out->node, sizeof(out->node), "%s", node);
-    /* Whose node stays in the row of one that waits: it was lost there. */
-    return db_change(db, "take back what a node had claimed",
-                     "UPDATE submission SET state = 0, claim = claim + 1 WHERE state = 1 AND node = $1",
-                     SQL_VALUES(sql_text(node)), NULL, err);
-}
-
-static int
-lease_ended(const struct store_lease *l, struct error *err)
-{
-    return error_set(err, ERR_CONFLICT, "the lease of node %s has ended", l->node);
-}
-
-int
-changes_renew(struct store_backend *b, const struct store_lease *l, int64_t lease_ms,
-              const struct store_node_state *state, struct error *err)
-{
-    int64_t renewed = 0;
-
-    (void)state; /* no other daemon looks */
-    int rc = db_change(
-        &sqlite_of(b)->db, "renew a lease",
-        "UPDATE node SET lease_until_ms = $3 WHERE name = $1 AND epoch = $2 AND lease_until_ms > $4",
-        SQL_VALUES(sql_text(l->node), sql_int(l->epoch), sql_int(lease_end(lease_ms)),
-                   sql_int(clock_wall_ms())),
-        &renewed, err);
-    return rc == 0 && renewed == 0 ? lease_ended(l, err) : rc;
-}
-
-int
-changes_reap(struct store_backend *b, char holder[STORE_HOLDER_SIZE], struct error *err)
-{
-    holder[0] = '\0';
-    return db_change(&sqlite_of(b)->db, "take back what dead nodes had claimed",
-                     "UPDATE submission SET state = 0, claim = claim + 1 WHERE state = 1"
-                     " AND node NOT IN (SELECT name FROM node WHERE lease_until_ms > $1)",
-                     SQL_VALUES(sql_int(clock_wall_ms())), NULL, err);
-}
-
-/* $1 to $3: the node, its epoch, now */
-#define LEASE "SELECT 1 FROM node WHERE name = $1 AND epoch = $2 AND lease_until_ms > $3"
-/* What is running is claimed again where its release failed: $6 is what that left of its attempts. */
+/* $1: the node. What is running is claimed again where its release failed: $4 is what that left of its attempts. */
 #define CLAIM(which)                                                                                       \
     "UPDATE submission SET state = 1, node = $1, claim = claim + 1, attempts = 1 + CASE state WHEN 0 THEN" \
-    " attempts ELSE $6 END WHERE " which " AND EXISTS (" LEASE ") RETURNING id, claim, attempts"
+    " attempts ELSE $4 END WHERE " which " RETURNING id, claim, attempts"
 
 static bool
 take_claim(void *arg, struct sql_row *row)
@@ -171,68 +103,61 @@ take_claim(void *arg, struct sql_row *row)
     return true;
 }
 
-/* A CLAIM(); 1: it met no row. */
+/* A CLAIM(). A file has one node, whose lease is endless, and which takes all. */
 static int
-claim(struct sqlite *s, const char *sql, const struct store_lease *l, const struct store_claim *held,
-      struct store_claim *out, struct error *err)
+run_claim(struct store_backend *b, const char *sql, struct store_order *o, struct error *err)
 {
-    struct sql_value now = sql_int(clock_wall_ms());
-    size_t n = 0;
-    int rc = db_each(&s->db, "claim a submission", sql,
-                     SQL_VALUES(sql_text(l->node), sql_int(l->epoch), now, sql_text(held->id),
-                                sql_int(held->number), sql_int(held->attempts)),
-                     take_claim, out, &n, err);
-
-    if (rc < 0 || n > 0)
-        return rc;
-    rc = db_ask(&s->db, "look for a lease", LEASE, SQL_VALUES(sql_text(l->node), sql_int(l->epoch), now),
-                NULL, 0, err);
-    return rc == 0 ? lease_ended(l, err) : rc;
+    return db_each(&sqlite_of(b)->db, "claim a submission", sql,
+                   SQL_VALUES(sql_text(o->lease.node), sql_text(o->claim.id), sql_int(o->claim.number),
+                              sql_int(o->claim.attempts)),
+                   take_claim, o->got, &o->n, err);
 }
 
-int
-changes_claim(struct store_backend *b, const struct store_lease *l, const struct store_wants *wants,
-              const struct store_claim *held, struct store_claim *out, struct error *err)
+static int
+claim(struct store_backend *b, struct store_order *o, struct error *err)
 {
-    struct sqlite *s = sqlite_of(b);
-
-    (void)wants; /* a file has one node, which takes all */
-    int rc = claim(s, CLAIM("id = $4 AND (state = 0 OR (state = 1 AND node = $1 AND claim = $5))"), l, held,
-                   out, err);
-    return rc == 1 ? explain_miss(s, held->id, err) : rc;
+    int rc =
+        run_claim(b, CLAIM("id = $2 AND (state = 0 OR (state = 1 AND node = $1 AND claim = $3))"), o, err);
+    return rc == 0 && o->n == 0 ? explain_miss(sqlite_of(b), o->claim.id, err) : rc;
 }
 
-int
-changes_claim_next(struct store_backend *b, const struct store_lease *l, const struct store_wants *wants,
-                   size_t most, struct store_claim *out, size_t *n, struct error *err)
+static int
+claim_next(struct store_backend *b, struct store_order *o, struct error *err)
 {
-    const struct store_claim none = { .id = "" };
-
-    (void)wants, (void)most;
-    int rc = claim(sqlite_of(b),
-                   CLAIM("id = (SELECT id FROM submission INDEXED BY submission_state"
-                         " WHERE state = 0 ORDER BY priority, id LIMIT 1)"),
-                   l, &none, out, err);
-    *n = rc == 0;
-    return rc == 1 ? error_set(err, ERR_NOTFOUND, "nothing waits") : rc;
+    int rc = run_claim(b,
+                       CLAIM("id = (SELECT id FROM submission INDEXED BY submission_state"
+                             " WHERE state = 0 ORDER BY priority, id LIMIT 1)"),
+                       o, err);
+    return rc == 0 && o->n == 0 ? error_set(err, ERR_NOTFOUND, "nothing waits") : rc;
 }
 
-int
-changes_release(struct store_backend *b, const struct store_claim *c, struct error *err)
+/* To what the claim says of its attempts. */
+static int
+note_attempts(struct store_backend *b, const char *sql, const struct store_claim *c, struct error *err)
 {
-    return move(sqlite_of(b), c->id,
-                "UPDATE submission SET state = 0, node = NULL, attempts = $3"
-                " WHERE id = $1 AND state = 1 AND claim = $2",
+    return move(sqlite_of(b), c->id, sql,
                 SQL_VALUES(sql_text(c->id), sql_int(c->number), sql_int(c->attempts)), err);
 }
 
-int
-changes_set_attempts(struct store_backend *b, const struct store_claim *c, struct error *err)
+static int
+release(struct store_backend *b, struct store_order *o, struct error *err)
 {
-    return move(sqlite_of(b), c->id,
-                "UPDATE submission SET attempts = $3 WHERE id = $1 AND state = 1 AND claim = $2",
-                SQL_VALUES(sql_text(c->id), sql_int(c->number), sql_int(c->attempts)), err);
+    return note_attempts(b,
+                         "UPDATE submission SET state = 0, node = NULL, attempts = $3"
+                         " WHERE id = $1 AND state = 1 AND claim = $2",
+                         &o->claim, err);
 }
+
+static int
+set_attempts(struct store_backend *b, struct store_order *o, struct error *err)
+{
+    return note_attempts(b, "UPDATE submission SET attempts = $3 WHERE id = $1 AND state = 1 AND claim = $2",
+                         &o->claim, err);
+}
+
+const struct ownership_ops sqlite_ownership = {
+    .claim = claim, .claim_next = claim_next, .release = release, .set_attempts = set_attempts
+};
 
 int
 changes_finish(struct store_backend *b, const struct submission_row *row, const char *log, size_t log_size,

@@ -155,17 +155,30 @@ is_open(const struct store_backend *base)
     return !sqlite3_get_autocommit(sqlite_of(base)->db.handle);
 }
 
-/* The lock is held: nobody else lives, and whatever was claimed has no owner any more. */
+static bool
+take_epoch(void *arg, struct sql_row *row)
+{
+    ((struct sqlite *)arg)->lease.epoch = row_int(row, 0);
+    return true;
+}
+
+/*
+ * The lock is held: nobody else lives, and whatever was claimed has no owner any more. (Whose node stays in the row of one
+ * that waits: it was lost there.)
+ */
 static int
 take_over(struct sqlite *s, struct error *err)
 {
+    strcpy(s->lease.node, NODE);
     int rc = db_exec(s->db.handle,
                      "BEGIN IMMEDIATE; DELETE FROM node WHERE name <> '" NODE "';"
                      "UPDATE submission SET state = 0, claim = claim + 1 WHERE state = 1",
                      err);
-
     if (rc == 0)
-        rc = changes_join(&s->base, NODE, STORE_LEASE_ENDLESS, &s->lease, err);
+        rc = db_each(&s->db, "take a lease",
+                     "INSERT INTO node (name, epoch, lease_until_ms) VALUES ('" NODE "', 1, $1)"
+                     " ON CONFLICT DO UPDATE SET epoch = epoch + 1, lease_until_ms = $1 RETURNING epoch",
+                     SQL_VALUES(sql_int(STORE_LEASE_ENDLESS)), take_epoch, s, NULL, err);
     if (rc == 0)
         rc = db_exec(s->db.handle, "COMMIT", err);
     if (rc < 0 && is_open(&s->base))
@@ -336,13 +349,7 @@ static const struct backend_ops sqlite_ops = {
     .drop_task = drop_task,
     .count_verdict = count_verdict,
     .vacuum = vacuum,
-    .join = changes_join,
-    .renew = changes_renew,
-    .reap = changes_reap,
-    .claim = changes_claim,
-    .claim_next = changes_claim_next,
-    .release = changes_release,
-    .set_attempts = changes_set_attempts,
+    .owns = &sqlite_ownership,
     .finish = changes_finish,
 };
 
