@@ -9,6 +9,7 @@
 #ifndef STORE_BACKEND_H
 #define STORE_BACKEND_H
 
+#include "server/store/pack.h"
 #include "server/store/sql.h"
 #include "server/store/store.h"
 
@@ -17,6 +18,9 @@ struct labels;
 /* An opened database: the first member of the back end's own struct. */
 struct store_backend {
     const struct backend_ops *ops;
+    /* Of the writer's thread: */
+    struct packer packer;
+    int64_t pruned_s; /* when sums that are too old were last removed */
 };
 
 /* A connection that reads, used by one thread at a time: the first member of the back end's own struct. */
@@ -49,9 +53,12 @@ struct store_order {
 };
 typedef int order_fn(struct store_backend *b, struct store_order *o, struct error *err);
 struct ownership_ops {
-    order_fn *claim, *claim_next, *release, *set_attempts;
+    order_fn *claim, *claim_next;
     order_fn *join, *reap, *cancel; /* NULL: no other daemon has this store */
 };
+
+/* Who of several nodes removes what is old. */
+enum store_duty { DUTY_SWEEPS, DUTY_PRUNES };
 
 struct backend_ops {
     /* Loop's thread. lease: of this daemon, view. A reader is given: free() of its own table. close: once no reader is left. */
@@ -87,21 +94,23 @@ struct backend_ops {
      */
     int (*each)(struct store_backend *b, const char *what, const char *sql, const struct sql_value *values,
                 size_t nvalues, sql_row_cb *row_cb, void *arg, int64_t *changed, struct error *err);
-    /* What differs between databases in changes.c and sweep.c: statements, and parts of the writes. */
+    /* What differs between databases in changes.c, sums.c and sweep.c: statements, and parts of the writes. */
     const struct sql_changes {
         const char *lock_task, *task_in_use, *forget_keys;
+        const char *find_blob; /* and keep it from being removed until the transaction ends */
+        const char *jobs;      /* the table that says who has what waits or runs */
+        const char *state_of;  /* a submission, by its id */
+        const char
+            *finish; /* the parameters are change_finish()'s; gives task, client, run and step, -1: none */
+        const char *failures; /* the table of what is counted by message */
+        /* Behind columns, behind their values and behind a condition of f: the node that counts, or "". */
+        const char *node_column, *node_value, *of_node;
         const char *in_set; /* "IN" the texts of a list in JSON, $1 */
         int sweep_batch;    /* submissions that are removed in one write, more or less */
         bool names_indices; /* as in sql_dialect */
     } * dialect;
-    /* Store bytes under their hash unless they are there already. */
-    int (*put_blob)(struct store_backend *b, const char *hash, const void *bytes, size_t size,
-                    struct error *err);
-    /* Store a submission's answer of a model. It goes with the submission. */
-    int (*put_answer)(struct store_backend *b, const char *id, const void *bytes, size_t size,
-                      struct error *err);
-    /* Whether this node alone removes what is old, until its transaction ends. NULL: it does. */
-    int (*is_alone)(struct store_backend *b, bool *out, struct error *err);
+    /* Whether this node alone does this until its transaction ends. NULL: it does. */
+    int (*is_alone)(struct store_backend *b, enum store_duty duty, bool *out, struct error *err);
     /* A step that gives room back to the file system. NULL: the database does that by itself. */
     int (*vacuum)(struct store_backend *b, struct store_sweep *step, struct error *err);
     /* Remove it, and all that is counted of it. */
@@ -109,16 +118,10 @@ struct backend_ops {
     /* A new submission is to be judged; together: its group, or NULL. NULL: its row says so. */
     int (*add_job)(struct store_backend *b, const struct submission_row *row, const char *together,
                    const struct labels *labels, struct error *err);
-    /* A new submission has its verdict already. */
-    int (*count_verdict)(struct store_backend *b, const struct submission_row *row,
-                         const struct labels *labels, struct error *err);
-
     /* The writes of store.h that are not in changes.c; see there for what they mean and which codes they return. */
     const struct ownership_ops *owns;
     int (*hand_on)(struct store_backend *b, const struct store_claim *c, const struct store_carried *carried,
                    struct error *err); /* or NULL */
-    int (*finish)(struct store_backend *b, const struct submission_row *row, const char *log, size_t log_size,
-                  struct error *err);
 };
 
 /* What differs between databases in what is read: parts of statements. */

@@ -1,7 +1,10 @@
 #include "server/store/changes.h"
 
+#include <stdlib.h>
+
 #include "common/auto.h"
 #include "server/store/brief.h"
+#include "server/store/sums.h"
 #include "server/store/labels.h"
 
 static int
@@ -10,35 +13,6 @@ change(struct store_backend *b, const char *what, const char *sql, const struct 
 {
     return b->ops->each(b, what, sql, values, n, NULL, NULL, changed, err);
 }
-
-/* --- tasks --- */
-
-int
-change_add_task(struct store_backend *b, const struct task_row *row, struct error *err)
-{
-    char hash[HASH_TEXT_SIZE];
-
-    hash_text(row->reference, row->reference_size, hash);
-    int rc = b->ops->put_blob(b, hash, row->reference, row->reference_size, err);
-    if (rc < 0)
-        return rc;
-    return change(
-        b, "add a task",
-        "INSERT INTO task (id, name, entry_point, level, dynamic_shapes, created_ms, reference_hash,"
-        " metadata, spec) VALUES ($1, $2, $3, $4, CAST($5 AS int) <> 0, $6, $7, $8, $9)"
-        " ON CONFLICT (id) DO NOTHING",
-        SQL_VALUES(sql_text(row->id), sql_text(row->name), sql_text(row->entry_point), sql_int(row->level),
-                   sql_int(row->dynamic_shapes), sql_int(row->created_ms), sql_text(hash),
-                   sql_text(row->metadata), sql_text(row->spec)),
-        NULL, err);
-}
-
-/* --- their names --- */
-
-/*
- * The name in the task's own row is the one that is shown to everybody: that of whoever registered it, for as long as
- * somebody calls it so. Whoever renames or removes a task locks its row first: another node's change comes before or after.
- */
 
 struct first {
     char *out;
@@ -59,13 +33,79 @@ take_first(void *arg, struct sql_row *row)
 
 /* 1 and the first column where there is a row, 0 where there is none, or an error. out may be NULL. */
 static int
-ask(struct store_backend *b, const char *sql, const struct sql_value *values, size_t n, char *out,
-    size_t size, struct error *err)
+ask(struct store_backend *b, const char *what, const char *sql, const struct sql_value *values, size_t n,
+    char *out, size_t size, struct error *err)
 {
     struct first first = { .out = out, .size = size };
-    int rc = b->ops->each(b, "look at the names of a task", sql, values, n, take_first, &first, NULL, err);
+    int rc = b->ops->each(b, what, sql, values, n, take_first, &first, NULL, err);
     return rc < 0 ? rc : first.is_there;
 }
+
+/* --- bytes: packed; sources, references and captured output once, under the hash of what they were --- */
+
+static int
+put_bytes(struct store_backend *b, const char *sql, const char *key, const void *bytes, size_t size,
+          int64_t *inserted, struct error *err)
+{
+    const char *packed;
+    size_t packed_size;
+    int rc = packer_pack(&b->packer, bytes, size, &packed, &packed_size, err);
+
+    if (rc < 0)
+        return rc;
+    rc = change(b, "store bytes", sql,
+                SQL_VALUES(sql_text(key), sql_int((int64_t)size), sql_bytes(packed, packed_size)), inserted,
+                err);
+    packer_trim(&b->packer);
+    return rc;
+}
+
+/* Another node may store the same bytes, or remove them, between two statements. */
+static int
+put_blob(struct store_backend *b, const char *hash, const void *bytes, size_t size, struct error *err)
+{
+    for (int64_t inserted = 0;;) {
+        int rc = ask(b, "look for stored bytes", b->ops->dialect->find_blob, SQL_VALUES(sql_text(hash)), NULL,
+                     0, err);
+        if (rc == 0)
+            rc =
+                put_bytes(b, "INSERT INTO blob (hash, size, data) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
+                          hash, bytes, size, &inserted, err);
+        if (rc != 0 || inserted > 0)
+            return rc < 0 ? rc : 0;
+    }
+}
+
+/* --- tasks --- */
+
+int
+change_add_task(struct store_backend *b, const struct task_row *row, struct error *err)
+{
+    char hash[HASH_TEXT_SIZE];
+
+    hash_text(row->reference, row->reference_size, hash);
+    int rc = put_blob(b, hash, row->reference, row->reference_size, err);
+    if (rc < 0)
+        return rc;
+    return change(
+        b, "add a task",
+        "INSERT INTO task (id, name, entry_point, level, dynamic_shapes, created_ms, reference_hash,"
+        " metadata, spec) VALUES ($1, $2, $3, $4, CAST($5 AS int) <> 0, $6, $7, $8, $9)"
+        " ON CONFLICT (id) DO NOTHING",
+        SQL_VALUES(sql_text(row->id), sql_text(row->name), sql_text(row->entry_point), sql_int(row->level),
+                   sql_int(row->dynamic_shapes), sql_int(row->created_ms), sql_text(hash),
+                   sql_text(row->metadata), sql_text(row->spec)),
+        NULL, err);
+}
+
+/* --- their names --- */
+
+/*
+ * The name in the task's own row is the one that is shown to everybody: that of whoever registered it, for as long as
+ * somebody calls it so. Whoever renames or removes a task locks its row first: another node's change comes before or after.
+ */
+
+#define NAMES "look at the names of a task"
 
 int
 change_name_task(struct store_backend *b, const char *client, const char *name, const char *id,
@@ -81,7 +121,7 @@ change_name_task(struct store_backend *b, const char *client, const char *name, 
 
     if (rc < 0 || named > 0)
         return rc;
-    rc = ask(b, "SELECT task_id FROM task_alias WHERE client = $1 AND name = $2",
+    rc = ask(b, NAMES, "SELECT task_id FROM task_alias WHERE client = $1 AND name = $2",
              SQL_VALUES(sql_text(client), sql_text(name)), other, sizeof(other), err);
     return rc < 0 ? rc : error_set(err, ERR_CONFLICT, "\"%.100s\" is the name of %s", name, other);
 }
@@ -90,12 +130,12 @@ change_name_task(struct store_backend *b, const char *client, const char *name, 
 static int
 check_own(struct store_backend *b, const char *id, const char *client, struct error *err)
 {
-    int rc = ask(b, b->ops->dialect->lock_task, SQL_VALUES(sql_text(id)), NULL, 0, err);
+    int rc = ask(b, NAMES, b->ops->dialect->lock_task, SQL_VALUES(sql_text(id)), NULL, 0, err);
 
     if (rc == 0)
         return error_set(err, ERR_NOTFOUND, "no task %s", id);
     if (rc == 1 && client)
-        rc = ask(b, "SELECT 1 FROM task_alias WHERE task_id = $1 AND client = $2",
+        rc = ask(b, NAMES, "SELECT 1 FROM task_alias WHERE task_id = $1 AND client = $2",
                  SQL_VALUES(sql_text(id), sql_text(client)), NULL, 0, err);
     if (rc == 0)
         return error_set(err, ERR_INPUT, "%.80s has no name for the task: others registered it", client);
@@ -129,7 +169,7 @@ change_rename_task(struct store_backend *b, const char *client, const char *name
     int rc = check_own(b, id, client, err);
 
     if (rc == 0 && !client)
-        rc = ask(b,
+        rc = ask(b, NAMES,
                  "SELECT client FROM task_alias a JOIN task ON task.id = task_id WHERE task_id = $1"
                  " ORDER BY a.name = task.name DESC, a.created_ms LIMIT 1",
                  SQL_VALUES(sql_text(id)), holder, sizeof(holder), err);
@@ -151,12 +191,12 @@ change_remove_task(struct store_backend *b, const char *client, const char *id, 
     if (rc == 0)
         rc = forget(b, id, client, err);
     if (rc == 0)
-        rc = ask(b, "SELECT 1 FROM task_alias WHERE task_id = $1 LIMIT 1", SQL_VALUES(sql_text(id)), NULL, 0,
-                 err);
+        rc = ask(b, NAMES, "SELECT 1 FROM task_alias WHERE task_id = $1 LIMIT 1", SQL_VALUES(sql_text(id)),
+                 NULL, 0, err);
     if (rc == 1)
         return show(b, id, NULL, err);
     if (rc == 0)
-        rc = ask(b, b->ops->dialect->task_in_use, SQL_VALUES(sql_text(id)), NULL, 0, err);
+        rc = ask(b, NAMES, b->ops->dialect->task_in_use, SQL_VALUES(sql_text(id)), NULL, 0, err);
     if (rc == 1)
         return error_set(err, ERR_CONFLICT, "submissions of the task are not finished");
     return rc == 0 ? b->ops->drop_task(b, id, err) : rc;
@@ -243,7 +283,7 @@ add_submission(struct store_backend *b, const struct submission_row *row, const 
     if (rc == 0 && b->ops->add_job && row->state < SUBMISSION_DONE)
         rc = b->ops->add_job(b, row, together, &labels, err);
     if (rc == 0 && row->state == SUBMISSION_DONE)
-        rc = b->ops->count_verdict(b, row, &labels, err);
+        rc = sums_add(b, row, row->task_id, row->client, &labels, err);
     if (rc < 0)
         error_prefix(err, "submission %s", row->id);
     return rc;
@@ -259,13 +299,115 @@ change_add_submissions(struct store_backend *b, const struct store_intake *w, st
     if (rc == 0 && w->group)
         rc = add_group(b, w->group, client, err);
     for (size_t i = 0; rc == 0 && i < w->n; i++) {
-        rc = b->ops->put_blob(b, w->rows[i].source_hash, w->sources[i].text, w->sources[i].size, err);
+        rc = put_blob(b, w->rows[i].source_hash, w->sources[i].text, w->sources[i].size, err);
         if (rc == 0)
             rc = add_submission(b, &w->rows[i], together, err);
         if (rc == 0 && w->sources[i].answer)
-            rc = b->ops->put_answer(b, w->rows[i].id, w->sources[i].answer, w->sources[i].answer_size, err);
+            rc = put_bytes(b, "INSERT INTO answer (id, size, data) VALUES ($1, $2, $3)", w->rows[i].id,
+                           w->sources[i].answer, w->sources[i].answer_size, NULL, err);
     }
     return rc;
+}
+
+/* --- moves of a submission. One that has ended stays as it is --- */
+
+int
+change_explain_miss(struct store_backend *b, const char *id, struct error *err)
+{
+    char state[16];
+    int rc = ask(b, "look for a submission", b->ops->dialect->state_of, SQL_VALUES(sql_text(id)), state,
+                 sizeof(state), err);
+
+    if (rc == 1)
+        return error_set(err, ERR_CONFLICT, "submission %s is %s", id,
+                         submission_state_name((enum submission_state)atoi(state)));
+    return rc < 0 ? rc : error_set(err, ERR_NOTFOUND, "no submission %s", id);
+}
+
+/* set: what becomes of what is claimed under the number, with the attempts that the claim says. */
+static int
+change_claimed(struct store_backend *b, const char *set, const struct store_claim *c, struct error *err)
+{
+    struct sql_query q = { .n = 0 };
+    int64_t changed = 0;
+
+    sql_add(&q, "UPDATE %s SET %s WHERE id = $1 AND state = 1 AND claim = $2", b->ops->dialect->jobs, set);
+    int rc = change(b, "change a submission", q.sql,
+                    SQL_VALUES(sql_text(c->id), sql_int(c->number), sql_int(c->attempts)), &changed, err);
+    if (rc < 0)
+        error_prefix(err, "submission %s", c->id);
+    return rc < 0 || changed == 1 ? rc : change_explain_miss(b, c->id, err);
+}
+
+int
+change_release(struct store_backend *b, struct store_order *o, struct error *err)
+{
+    return change_claimed(b, "state = 0, node = NULL, attempts = $3", &o->claim, err);
+}
+
+int
+change_set_attempts(struct store_backend *b, struct store_order *o, struct error *err)
+{
+    return change_claimed(b, "attempts = $3", &o->claim, err);
+}
+
+struct ended {
+    char task_id[HASH_TEXT_SIZE], client[256];
+    bool is_there, has_client;
+    struct labels labels;
+};
+
+static bool
+take_ended(void *arg, struct sql_row *row)
+{
+    struct ended *e = arg;
+
+    e->is_there = true;
+    row_name(row, 0, e->task_id, sizeof(e->task_id));
+    e->has_client = row_text(row, 1);
+    row_name(row, 1, e->client, sizeof(e->client));
+    row_name(row, 2, e->labels.run, sizeof(e->labels.run));
+    e->labels.step = row_int(row, 3);
+    return true;
+}
+
+static int
+end(struct store_backend *b, const struct submission_row *row, const char *log_hash, struct ended *e,
+    struct error *err)
+{
+    AUTO_JSON json_t *verdict = verdict_read(row->verdict);
+    AUTO_FREE char *brief = verdict ? brief_text(verdict) : NULL;
+    int rc = b->ops->each(b, "end a submission", b->ops->dialect->finish,
+                          SQL_VALUES(sql_text(row->id), sql_int(row->claim), sql_int(row->state),
+                                     sql_text(row->stage), sql_text(row->class_), sql_real(row->reward),
+                                     sql_text(row->verdict), sql_int(row->finished_ms), sql_name(log_hash),
+                                     sql_name(row->cache_key), sql_int(row->device_ms),
+                                     sql_text(json_string_value(json_object_get(verdict, "cached_from"))),
+                                     sql_text(brief)),
+                          take_ended, e, NULL, err);
+
+    if (rc < 0)
+        error_prefix(err, "submission %s", row->id);
+    return rc < 0 || e->is_there ? rc : change_explain_miss(b, row->id, err);
+}
+
+int
+change_finish(struct store_backend *b, const struct submission_row *row, const char *log, size_t log_size,
+              struct error *err)
+{
+    struct ended e = { .is_there = false };
+    char log_hash[HASH_TEXT_SIZE] = "";
+    int rc = 0;
+
+    if (log_size > 0) {
+        hash_text(log, log_size, log_hash);
+        rc = put_blob(b, log_hash, log, log_size, err);
+    }
+    if (rc == 0)
+        rc = end(b, row, log_hash, &e, err);
+    if (rc < 0 || row->state != SUBMISSION_DONE)
+        return rc;
+    return sums_add(b, row, e.task_id, e.has_client ? e.client : NULL, &e.labels, err);
 }
 
 /* --- the machine --- */

@@ -56,7 +56,7 @@ void row_name(struct sql_row *row, int column, char *out, size_t size); /* "" fo
 
 /* A statement that is put together. */
 struct sql_query {
-    char sql[2048];
+    char sql[4096];
     size_t size;
     struct sql_value values[12];
     size_t n;

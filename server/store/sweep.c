@@ -213,7 +213,7 @@ int
 sweep_step(struct store_backend *b, struct store_sweep *step, struct error *err)
 {
     bool is_alone = true;
-    int rc = b->ops->is_alone ? b->ops->is_alone(b, &is_alone, err) : 0;
+    int rc = b->ops->is_alone ? b->ops->is_alone(b, DUTY_SWEEPS, &is_alone, err) : 0;
 
     if (rc < 0)
         return rc;

@@ -493,7 +493,7 @@ store_claim_next(struct store *s, const struct store_lease *l, const struct stor
 int
 store_release(struct store *s, const struct store_claim *c, store_done_cb *cb, void *arg, struct error *err)
 {
-    const struct own_write w = { .order = owns(s)->release, .o.claim = *c };
+    const struct own_write w = { .order = change_release, .o.claim = *c };
     return put_own(s, &w, cb, arg, err);
 }
 
@@ -501,7 +501,7 @@ int
 store_set_attempts(struct store *s, const struct store_claim *c, store_done_cb *cb, void *arg,
                    struct error *err)
 {
-    const struct own_write w = { .order = owns(s)->set_attempts, .o.claim = *c };
+    const struct own_write w = { .order = change_set_attempts, .o.claim = *c };
     return put_own(s, &w, cb, arg, err);
 }
 
@@ -551,7 +551,7 @@ static int
 apply_finish(struct write *write, struct store_backend *b, struct error *err)
 {
     const struct finish_write *w = (const struct finish_write *)write;
-    return b->ops->finish(b, &w->row, w->log.text, w->log.size, err);
+    return change_finish(b, &w->row, w->log.text, w->log.size, err);
 }
 
 int

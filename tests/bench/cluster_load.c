@@ -124,7 +124,7 @@ finish(struct node *n, struct error *err)
     for (size_t i = 0; i < n->n; i++) {
         memcpy(row.id, n->claims[i].id, ID_SIZE);
         row.claim = n->claims[i].number;
-        int rc = n->backend->ops->finish(n->backend, &row, NULL, 0, err);
+        int rc = change_finish(n->backend, &row, NULL, 0, err);
         if (rc < 0)
             return rc;
     }

@@ -15,7 +15,6 @@
 #include "common/auto.h"
 #include "server/store/backend.h"
 #include "server/store/changes.h"
-#include "server/store/pgsql/alone.h"
 #include "server/store/private.h"
 #include "server/store/sweep.h"
 #include "tests/unit/postgres.h"
@@ -409,7 +408,7 @@ a_sweep_goes_on_while_another_node_prunes_its_sums(void **state)
 
     add_ended(r, "x", 1, PLAIN, NULL);
     assert_int_equal(b->ops->begin(b, &r->err), 0);
-    assert_int_equal(pg_alone(pgsql_of(b), PG_PRUNES, &is_alone, &r->err), 0);
+    assert_int_equal(b->ops->is_alone(b, DUTY_PRUNES, &is_alone, &r->err), 0);
     assert_true(is_alone);
     assert_int_equal(sweep(r, SWEEP_SUBMISSIONS, INT64_MAX).submissions, 1);
     b->ops->rollback(b);

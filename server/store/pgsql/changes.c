@@ -3,11 +3,8 @@
 #include <stdio.h>
 
 #include "common/auto.h"
-#include "server/store/brief.h"
 #include "server/store/labels.h"
-#include "server/store/pgsql/blob.h"
-#include "server/store/pgsql/claims.h"
-#include "server/store/pgsql/sums.h"
+#include "server/store/pgsql/pgsql.h"
 #include "server/store/sweep.h"
 
 /* --- parts of writes --- */
@@ -17,6 +14,19 @@ const struct sql_changes pg_dialect = {
     .task_in_use = "SELECT 1 FROM job JOIN submission USING (id) WHERE task_id = $1 LIMIT 1",
     .forget_keys = "DELETE FROM idempotency WHERE (client, key) IN (SELECT client, key FROM idempotency"
                    " WHERE created_ms <= $1 FOR UPDATE SKIP LOCKED)",
+    .find_blob = "SELECT 1 FROM blob WHERE hash = $1 FOR KEY SHARE",
+    .jobs = "job",
+    .state_of = "SELECT coalesce(job.state, submission.state) FROM submission LEFT JOIN job USING (id)"
+                " WHERE id = $1",
+    .finish = "WITH ended AS (DELETE FROM job WHERE id = $1 AND claim = $2 RETURNING attempts, claim)"
+              " UPDATE submission SET state = $3, stage = $4, class = $5, reward = $6, verdict = $7,"
+              " finished_ms = $8, log_hash = $9, cache_key = $10, device_ms = $11, cached_from = $12,"
+              " brief = $13, attempts = ended.attempts, claim = ended.claim"
+              " FROM ended WHERE id = $1 RETURNING task_id, client, run, coalesce(step, -1)",
+    .failures = "cause",
+    .node_column = ", node",
+    .node_value = ", $2",
+    .of_node = " AND f.node = $2",
     .in_set = "= ANY (ARRAY(SELECT json_array_elements_text(CAST($1 AS json))))",
     .sweep_batch = 200,
 };
@@ -28,18 +38,6 @@ pg_change_each(struct store_backend *b, const char *what, const char *sql, const
     struct pg_link *l = &pgsql_of(b)->link;
     return row_cb ? pg_each(l, what, sql, values, nvalues, row_cb, arg, NULL, err)
                   : pg_run(l, what, sql, values, nvalues, changed, err);
-}
-
-int
-pg_put_blob(struct store_backend *b, const char *hash, const void *bytes, size_t size, struct error *err)
-{
-    return pg_blob_put(pgsql_of(b), hash, bytes, size, err);
-}
-
-int
-pg_put_answer(struct store_backend *b, const char *id, const void *bytes, size_t size, struct error *err)
-{
-    return pg_answer_put(pgsql_of(b), id, bytes, size, err);
 }
 
 /* What was judged stays. */
@@ -77,57 +75,4 @@ pg_add_job(struct store_backend *b, const struct submission_row *row, const char
                              sql_int(row->attempts), sql_text(together), sql_name(labels->gpu),
                              sql_text(row->client), sql_int(row->content)),
                   NULL, err);
-}
-
-int
-pg_count_verdict(struct store_backend *b, const struct submission_row *row, const struct labels *labels,
-                 struct error *err)
-{
-    return pg_sums_add(pgsql_of(b), row, row->task_id, row->client, labels, err);
-}
-
-/* --- the end --- */
-
-int
-pg_finish(struct store_backend *b, const struct submission_row *row, const char *log, size_t log_size,
-          struct error *err)
-{
-    struct pgsql *p = pgsql_of(b);
-    AUTO_JSON json_t *verdict = verdict_read(row->verdict);
-    AUTO_FREE char *brief = verdict ? brief_text(verdict) : NULL;
-    AUTO_RESULT PGresult *ended = NULL;
-    char log_hash[HASH_TEXT_SIZE] = "";
-    struct labels labels;
-    int rc = 0;
-
-    if (log_size > 0) {
-        hash_text(log, log_size, log_hash);
-        rc = pg_blob_put(p, log_hash, log, log_size, err);
-    }
-    if (rc < 0)
-        return rc;
-    rc = pg_ask(&p->link, "end a submission",
-                "WITH ended AS (DELETE FROM job WHERE id = $1 AND claim = $2 RETURNING attempts, claim)"
-                " UPDATE submission SET state = $3, stage = $4, class = $5, reward = $6, verdict = $7,"
-                " finished_ms = $8, log_hash = $9, cache_key = $10, device_ms = $11, cached_from = $12,"
-                " brief = $13, attempts = ended.attempts, claim = ended.claim"
-                " FROM ended WHERE id = $1 RETURNING task_id, client, run, coalesce(step, -1)",
-                SQL_VALUES(sql_text(row->id), sql_int(row->claim), sql_int(row->state), sql_text(row->stage),
-                           sql_text(row->class_), sql_real(row->reward), sql_text(row->verdict),
-                           sql_int(row->finished_ms), sql_name(log_hash), sql_name(row->cache_key),
-                           sql_int(row->device_ms),
-                           sql_text(json_string_value(json_object_get(verdict, "cached_from"))),
-                           sql_text(brief)),
-                &ended, err);
-    if (rc < 0) {
-        error_prefix(err, "submission %s", row->id);
-        return rc;
-    }
-    if (PQntuples(ended) == 0)
-        return pg_explain_miss(p, row->id, err);
-    if (row->state != SUBMISSION_DONE)
-        return 0;
-    pg_column_name(ended, 0, 2, labels.run, sizeof(labels.run));
-    labels.step = pg_column_int(ended, 0, 3);
-    return pg_sums_add(p, row, pg_column_text(ended, 0, 0), pg_column_text(ended, 0, 1), &labels, err);
 }

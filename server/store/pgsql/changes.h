@@ -7,14 +7,8 @@
 extern const struct sql_changes pg_dialect;
 int pg_change_each(struct store_backend *b, const char *what, const char *sql, const struct sql_value *values,
                    size_t nvalues, sql_row_cb *row_cb, void *arg, int64_t *changed, struct error *err);
-int pg_put_blob(struct store_backend *b, const char *hash, const void *bytes, size_t size, struct error *err);
-int pg_put_answer(struct store_backend *b, const char *id, const void *bytes, size_t size, struct error *err);
 int pg_drop_task(struct store_backend *b, const char *id, struct error *err);
 int pg_add_job(struct store_backend *b, const struct submission_row *row, const char *together,
                const struct labels *labels, struct error *err);
-int pg_count_verdict(struct store_backend *b, const struct submission_row *row, const struct labels *labels,
-                     struct error *err);
-int pg_finish(struct store_backend *b, const struct submission_row *row, const char *log, size_t log_size,
-              struct error *err);
 
 #endif

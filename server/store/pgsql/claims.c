@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "common/log.h"
+#include "server/store/changes.h"
 #include "server/store/pgsql/checks.h"
 #include "server/store/pgsql/reading.h"
 #include "server/store/reading.h"
@@ -266,22 +267,6 @@ check_lease(struct pgsql *p, const struct store_lease *l, struct error *err)
     return rc == 0 && PQntuples(row) == 0 ? lease_ended(l, err) : rc;
 }
 
-int
-pg_explain_miss(struct pgsql *p, const char *id, struct error *err)
-{
-    AUTO_RESULT PGresult *row = NULL;
-    int rc = pg_ask(&p->link, "look for a submission",
-                    "SELECT coalesce(job.state, submission.state) FROM submission LEFT JOIN job USING (id)"
-                    " WHERE id = $1",
-                    SQL_VALUES(sql_text(id)), &row, err);
-    if (rc < 0)
-        return rc;
-    if (PQntuples(row) == 0)
-        return error_set(err, ERR_NOTFOUND, "no submission %s", id);
-    return error_set(err, ERR_CONFLICT, "submission %s is %s", id,
-                     submission_state_name((enum submission_state)pg_column_int(row, 0, 0)));
-}
-
 /* Whether it is what runs of its client for which it could not be claimed: ERR_FULL then. */
 static int
 check_room(struct pgsql *p, const char *id, const char *limits, struct error *err)
@@ -325,7 +310,7 @@ claim(struct store_backend *b, struct store_order *o, struct error *err)
     rc = check_lease(p, l, err);
     if (rc == 0 && wants->limits)
         rc = check_room(p, held->id, wants->limits, err);
-    return rc < 0 ? rc : pg_explain_miss(p, held->id, err);
+    return rc < 0 ? rc : change_explain_miss(b, held->id, err);
 }
 
 static int
@@ -379,17 +364,6 @@ pg_waits(struct store_reader *r, const struct store_lease *l, const struct store
 }
 
 static int
-note_attempts(struct pgsql *p, const char *sql, const struct store_claim *c, struct error *err)
-{
-    int64_t changed = 0;
-    int rc = pg_run(&p->link, "change a submission", sql,
-                    SQL_VALUES(sql_text(c->id), sql_int(c->number), sql_int(c->attempts)), &changed, err);
-    if (rc < 0)
-        error_prefix(err, "submission %s", c->id);
-    return rc < 0 || changed == 1 ? rc : pg_explain_miss(p, c->id, err);
-}
-
-static int
 cancel(struct store_backend *b, struct store_order *o, struct error *err)
 {
     const char *id = o->claim.id;
@@ -421,27 +395,58 @@ pg_each_cancel(struct store_reader *r, const char *node, int limit, store_cancel
                         err);
 }
 
-static int
-release(struct store_backend *b, struct store_order *o, struct error *err)
+/* --- what a node that only compiles hands on --- */
+
+/*
+ * It only saves work, so that its table is not logged: it is empty after a crash and on a standby that took over. Its rows
+ * go with the job's (a foreign key), whoever ends that, also a daemon of a version before.
+ */
+#define HAND_ON                                                                                          \
+    "UPDATE job SET state = 0, node = NULL, attempts = $3, handed_on = true WHERE id = $1 AND state = 1" \
+    " AND claim = $2"
+
+int
+pg_hand_on(struct store_backend *b, const struct store_claim *c, const struct store_carried *carried,
+           struct error *err)
 {
-    return note_attempts(pgsql_of(b),
-                         "UPDATE job SET state = 0, node = NULL, attempts = $3"
-                         " WHERE id = $1 AND state = 1 AND claim = $2",
-                         &o->claim, err);
+    struct pgsql *p = pgsql_of(b);
+    const char *packed = NULL;
+    size_t packed_size = 0;
+    int64_t changed = 0;
+    int rc = carried ? packer_pack(&b->packer, carried->bytes, carried->size, &packed, &packed_size, err) : 0;
+
+    if (rc == 0 && !carried)
+        rc = pg_run(&p->link, "hand a submission on", HAND_ON,
+                    SQL_VALUES(sql_text(c->id), sql_int(c->number), sql_int(c->attempts)), &changed, err);
+    else if (rc == 0)
+        rc = pg_run(&p->link, "hand a submission on",
+                    "WITH handed AS (" HAND_ON " RETURNING id)"
+                    " INSERT INTO carried (id, about, size, data) SELECT id, $4, $5, $6 FROM handed"
+                    " ON CONFLICT (id) DO UPDATE SET about = excluded.about, size = excluded.size,"
+                    " data = excluded.data",
+                    SQL_VALUES(sql_text(c->id), sql_int(c->number), sql_int(c->attempts),
+                               sql_text(carried->about), sql_int((int64_t)carried->size),
+                               sql_bytes(packed, packed_size)),
+                    &changed, err);
+    packer_trim(&b->packer);
+    if (rc < 0)
+        error_prefix(err, "submission %s", c->id);
+    return rc < 0 || changed == 1 ? rc : change_explain_miss(b, c->id, err);
 }
 
-static int
-set_attempts(struct store_backend *b, struct store_order *o, struct error *err)
+int
+pg_is_ahead(struct store_reader *r, bool *out, struct error *err)
 {
-    return note_attempts(pgsql_of(b),
-                         "UPDATE job SET attempts = $3 WHERE id = $1 AND state = 1 AND claim = $2", &o->claim,
-                         err);
+    AUTO_RESULT PGresult *row = NULL;
+    int rc = pg_read(r, "look for what was handed on",
+                     "SELECT count(*) >= $1 OR coalesce(sum(size), 0) >= $2 FROM (SELECT size FROM job"
+                     " LEFT JOIN carried USING (id) WHERE state = 0 AND handed_on LIMIT $1) h",
+                     SQL_VALUES(sql_int(STORE_AHEAD_MOST), sql_int(STORE_AHEAD_BYTES)), &row, err);
+
+    *out = rc == 0 && pg_column_bool(row, 0, 0);
+    return rc;
 }
 
-const struct ownership_ops pg_ownership = { .claim = claim,
-                                            .claim_next = claim_next,
-                                            .release = release,
-                                            .set_attempts = set_attempts,
-                                            .join = join,
-                                            .reap = reap,
-                                            .cancel = cancel };
+const struct ownership_ops pg_ownership = {
+    .claim = claim, .claim_next = claim_next, .join = join, .reap = reap, .cancel = cancel
+};

@@ -16,7 +16,8 @@ int pg_waits(struct store_reader *r, const struct store_lease *l, const struct s
 int pg_each_cancel(struct store_reader *r, const char *node, int limit, store_cancel_cb *row_cb, void *arg,
                    struct error *err);
 
-/* Why a change of a submission met no row: ERR_CONFLICT, ERR_NOTFOUND, or as pg_ask(). */
-int pg_explain_miss(struct pgsql *p, const char *id, struct error *err);
+int pg_hand_on(struct store_backend *b, const struct store_claim *c, const struct store_carried *carried,
+               struct error *err);
+int pg_is_ahead(struct store_reader *r, bool *out, struct error *err);
 
 #endif

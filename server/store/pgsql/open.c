@@ -6,8 +6,6 @@
 #include <string.h>
 
 #include "common/auto.h"
-#include "server/store/pgsql/alone.h"
-#include "server/store/pgsql/carried.h"
 #include "server/store/pgsql/changes.h"
 #include "server/store/pgsql/checks.h"
 #include "server/store/pgsql/claims.h"
@@ -135,7 +133,7 @@ fill(struct pgsql *p, const char *where, const struct store_options *o, struct e
         return error_set(err, ERR_NOMEM, "no memory to open the store");
     int rc = show_url(p, err);
     if (rc == 0)
-        rc = packer_init(&p->packer, err);
+        rc = packer_init(&p->base.packer, err);
     return rc;
 }
 
@@ -143,7 +141,7 @@ static void
 empty(struct pgsql *p)
 {
     pg_link_close(&p->link);
-    packer_release(&p->packer);
+    packer_release(&p->base.packer);
     free(p->where);
     free(p->shown);
 }
@@ -224,15 +222,11 @@ static const struct backend_ops pgsql_ops = {
     .probe = probe,
     .each = pg_change_each,
     .dialect = &pg_dialect,
-    .put_blob = pg_put_blob,
-    .put_answer = pg_put_answer,
     .drop_task = pg_drop_task,
     .add_job = pg_add_job,
-    .count_verdict = pg_count_verdict,
-    .is_alone = pg_is_alone,
+    .is_alone = pg_transaction_is_alone,
     .owns = &pg_ownership,
     .hand_on = pg_hand_on,
-    .finish = pg_finish,
 };
 
 int

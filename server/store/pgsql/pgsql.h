@@ -5,7 +5,6 @@
 #include <stdatomic.h>
 
 #include "server/store/backend.h"
-#include "server/store/pack.h"
 #include "server/store/pgsql/link.h"
 
 /* The back end: its connection that writes, and what its statements need. The writer's thread, but for what never changes. */
@@ -14,12 +13,10 @@ struct pgsql {
     char *where; /* the URL, with what it may say of a password */
     char *shown; /* what names the database in a log line */
     struct pg_link link;
-    struct packer packer;
     struct store_lease lease;
     int64_t epoch;                     /* of the last life that was joined */
     char after[STORE_KEY_CLIENT_SIZE]; /* the client at which the last claim ended looking */
     bool is_held;                      /* somebody has a transaction open for too long */
-    int64_t pruned_s;                  /* when sums that are too old were last removed */
     char writer[33];                   /* whose transactions these are, in the table writer */
     int64_t transaction;               /* number of the last one that was begun */
     bool is_begun;                     /* it is under way */

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "server/store/pgsql/carried.h"
 #include "server/store/pgsql/claims.h"
 #include "server/store/pgsql/reading.h"
 

@@ -47,7 +47,7 @@ static const char *const runs_batches[] = { LABELS_OF("submission"), LABELS_OF("
 static const char *const runs_indices[] = { LABELS_INDICES("submission"), LABELS_INDICES("submission_group"),
                                             NULL };
 
-/* What waits by the GPU that it asks for, and what was handed on (claims.c, carried.c). */
+/* What waits by the GPU that it asks for, and what was handed on (claims.c). */
 static const char *const waiting_indices[] = {
     "job_gpu ON job (coalesce(gpu, ''), priority, id) WHERE state = 0",
     "job_handed ON job (id) WHERE state = 0 AND handed_on", NULL

@@ -242,6 +242,19 @@ pg_transaction_is_open(const struct store_backend *b)
     return p->is_begun && !p->link.is_lost && !p->link.is_undone;
 }
 
+int
+pg_transaction_is_alone(struct store_backend *b, enum store_duty duty, bool *out, struct error *err)
+{
+    /* Numbers of the database's locks; a version before has the first for both. */
+    static const int64_t locks[] = { [DUTY_SWEEPS] = 2004247141, [DUTY_PRUNES] = 2004247142 };
+    AUTO_RESULT PGresult *row = NULL;
+    int rc = pg_ask(&pgsql_of(b)->link, "ask whether another node does it",
+                    "SELECT pg_try_advisory_xact_lock($1)", SQL_VALUES(sql_int(locks[duty])), &row, err);
+
+    *out = rc == 0 && pg_column_bool(row, 0, 0);
+    return rc;
+}
+
 void
 pg_transaction_forget(struct pgsql *p)
 {

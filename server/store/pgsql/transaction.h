@@ -16,6 +16,7 @@ int pg_transaction_save(struct store_backend *b, struct error *err);
 int pg_transaction_keep(struct store_backend *b, struct error *err);
 void pg_transaction_undo(struct store_backend *b);
 bool pg_transaction_is_open(const struct store_backend *b);
+int pg_transaction_is_alone(struct store_backend *b, enum store_duty duty, bool *out, struct error *err);
 
 /* Before the end: no outcome of this writer's will be asked for. */
 void pg_transaction_forget(struct pgsql *p);

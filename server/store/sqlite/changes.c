@@ -8,10 +8,8 @@
 #include <unistd.h>
 
 #include "common/auto.h"
-#include "server/store/brief.h"
-#include "server/store/sqlite/blob.h"
+#include "server/store/changes.h"
 #include "server/store/sqlite/sqlite.h"
-#include "server/store/sqlite/sums.h"
 
 /* --- room --- */
 
@@ -56,36 +54,7 @@ changes_probe(struct store_backend *b, bool touch, struct error *err)
     return rc == 0 && touch ? touch_database(db, err) : rc;
 }
 
-/* --- moves of a submission. One that has ended stays as it is: only queued (0) and running (1) ones are changed --- */
-
-/* Why an UPDATE met no row. */
-static int
-explain_miss(struct sqlite *s, const char *id, struct error *err)
-{
-    char state[16];
-    int rc = db_ask(&s->db, "look for a submission", "SELECT state FROM submission WHERE id = $1",
-                    SQL_VALUES(sql_text(id)), state, sizeof(state), err);
-
-    if (rc == 1)
-        return error_set(err, ERR_CONFLICT, "submission %s is %s", id,
-                         submission_state_name((enum submission_state)atoi(state)));
-    return rc < 0 ? rc : error_set(err, ERR_NOTFOUND, "no submission %s", id);
-}
-
-/* An UPDATE of one submission. */
-static int
-move(struct sqlite *s, const char *id, const char *sql, const struct sql_value *values, size_t n,
-     struct error *err)
-{
-    int64_t changed = 0;
-    int rc = db_change(&s->db, "change a submission", sql, values, n, &changed, err);
-
-    if (rc < 0) {
-        error_prefix(err, "submission %s", id);
-        return rc;
-    }
-    return changed == 1 ? 0 : explain_miss(s, id, err);
-}
+/* --- claims --- */
 
 /* $1: the node. What is running is claimed again where its release failed: $4 is what that left of its attempts. */
 #define CLAIM(which)                                                                                       \
@@ -118,7 +87,7 @@ claim(struct store_backend *b, struct store_order *o, struct error *err)
 {
     int rc =
         run_claim(b, CLAIM("id = $2 AND (state = 0 OR (state = 1 AND node = $1 AND claim = $3))"), o, err);
-    return rc == 0 && o->n == 0 ? explain_miss(sqlite_of(b), o->claim.id, err) : rc;
+    return rc == 0 && o->n == 0 ? change_explain_miss(b, o->claim.id, err) : rc;
 }
 
 static int
@@ -131,60 +100,4 @@ claim_next(struct store_backend *b, struct store_order *o, struct error *err)
     return rc == 0 && o->n == 0 ? error_set(err, ERR_NOTFOUND, "nothing waits") : rc;
 }
 
-/* To what the claim says of its attempts. */
-static int
-note_attempts(struct store_backend *b, const char *sql, const struct store_claim *c, struct error *err)
-{
-    return move(sqlite_of(b), c->id, sql,
-                SQL_VALUES(sql_text(c->id), sql_int(c->number), sql_int(c->attempts)), err);
-}
-
-static int
-release(struct store_backend *b, struct store_order *o, struct error *err)
-{
-    return note_attempts(b,
-                         "UPDATE submission SET state = 0, node = NULL, attempts = $3"
-                         " WHERE id = $1 AND state = 1 AND claim = $2",
-                         &o->claim, err);
-}
-
-static int
-set_attempts(struct store_backend *b, struct store_order *o, struct error *err)
-{
-    return note_attempts(b, "UPDATE submission SET attempts = $3 WHERE id = $1 AND state = 1 AND claim = $2",
-                         &o->claim, err);
-}
-
-const struct ownership_ops sqlite_ownership = {
-    .claim = claim, .claim_next = claim_next, .release = release, .set_attempts = set_attempts
-};
-
-int
-changes_finish(struct store_backend *b, const struct submission_row *row, const char *log, size_t log_size,
-               struct error *err)
-{
-    struct sqlite *s = sqlite_of(b);
-    AUTO_JSON json_t *verdict = verdict_read(row->verdict);
-    AUTO_FREE char *brief = verdict ? brief_text(verdict) : NULL;
-    char log_hash[HASH_TEXT_SIZE] = "";
-    int rc = 0;
-
-    if (log_size > 0) {
-        hash_text(log, log_size, log_hash);
-        rc = blob_put(s, log_hash, log, log_size, err);
-    }
-    if (rc < 0)
-        return rc;
-    rc = move(s, row->id,
-              "UPDATE submission SET state = $2, stage = $3, class = $4, reward = $5, verdict = $6, "
-              "finished_ms = $7,"
-              " log_hash = $8, cache_key = $9, device_ms = $10, cached_from = $11, brief = $12"
-              " WHERE id = $1 AND state IN (0, 1) AND claim = $13",
-              SQL_VALUES(sql_text(row->id), sql_int(row->state), sql_text(row->stage), sql_text(row->class_),
-                         sql_real(row->reward), sql_text(row->verdict), sql_int(row->finished_ms),
-                         sql_name(log_hash), sql_name(row->cache_key), sql_int(row->device_ms),
-                         sql_text(json_string_value(json_object_get(verdict, "cached_from"))),
-                         sql_text(brief), sql_int(row->claim)),
-              err);
-    return rc == 0 && row->state == SUBMISSION_DONE ? sums_add(s, row, err) : rc;
-}
+const struct ownership_ops sqlite_ownership = { .claim = claim, .claim_next = claim_next };

@@ -7,7 +7,5 @@
 /* Operations of backend.h. */
 extern const struct ownership_ops sqlite_ownership;
 int changes_probe(struct store_backend *b, bool touch, struct error *err);
-int changes_finish(struct store_backend *b, const struct submission_row *row, const char *log,
-                   size_t log_size, struct error *err);
 
 #endif

@@ -11,11 +11,9 @@
 
 #include "common/auto.h"
 #include "server/store/sqlite/changes.h"
-#include "server/store/sqlite/blob.h"
 #include "server/store/sqlite/reader.h"
 #include "server/store/sqlite/schema.h"
 #include "server/store/sqlite/sqlite.h"
-#include "server/store/sqlite/sums.h"
 
 #define NODE "this"  /* a file has one node at a time: it needs no name */
 #define BUSY_MS 5000 /* how long the writer waits for a person's sqlite3 shell */
@@ -143,7 +141,7 @@ open_files(struct sqlite *s, const char *path, struct error *err)
     if (rc == 0)
         rc = set_up_writing(s->db.handle, err);
     if (rc == 0)
-        rc = packer_init(&s->packer, err);
+        rc = packer_init(&s->base.packer, err);
     if (rc < 0)
         error_prefix(err, "%s", path);
     return rc;
@@ -191,7 +189,7 @@ close_all(struct store_backend *base)
 {
     struct sqlite *s = sqlite_of(base);
 
-    packer_release(&s->packer);
+    packer_release(&s->base.packer);
     db_close(&s->db); /* after the readers: the last one to close checkpoints */
     if (s->lock_fd >= 0)
         close(s->lock_fd);
@@ -273,32 +271,12 @@ each(struct store_backend *base, const char *what, const char *sql, const struct
                   : db_change(db, what, sql, values, nvalues, changed, err);
 }
 
-static int
-put_blob(struct store_backend *base, const char *hash, const void *bytes, size_t size, struct error *err)
-{
-    return blob_put(sqlite_of(base), hash, bytes, size, err);
-}
-
-static int
-put_answer(struct store_backend *base, const char *id, const void *bytes, size_t size, struct error *err)
-{
-    return answer_put(sqlite_of(base), id, bytes, size, err);
-}
-
 /* A trigger takes what is counted of it. */
 static int
 drop_task(struct store_backend *base, const char *id, struct error *err)
 {
     return db_change(&sqlite_of(base)->db, "remove a task", "DELETE FROM task WHERE id = $1",
                      SQL_VALUES(sql_text(id)), NULL, err);
-}
-
-static int
-count_verdict(struct store_backend *base, const struct submission_row *row, const struct labels *labels,
-              struct error *err)
-{
-    (void)labels; /* they are in its row */
-    return sums_add(sqlite_of(base), row, err);
 }
 
 /* Gives room back to the file system. It is over when there is none, or when the file is of the kind that keeps it. */
@@ -323,6 +301,18 @@ static const struct sql_changes dialect = {
     .task_in_use = "SELECT 1 FROM submission INDEXED BY submission_state"
                    " WHERE state IN (0, 1) AND task_id = $1 LIMIT 1",
     .forget_keys = "DELETE FROM idempotency WHERE created_ms <= $1",
+    .find_blob = "SELECT 1 FROM blob WHERE hash = $1",
+    .jobs = "submission",
+    .state_of = "SELECT state FROM submission WHERE id = $1",
+    .finish =
+        "UPDATE submission SET state = $3, stage = $4, class = $5, reward = $6, verdict = $7,"
+        " finished_ms = $8, log_hash = $9, cache_key = $10, device_ms = $11, cached_from = $12, brief = $13"
+        " WHERE id = $1 AND state IN (0, 1) AND claim = $2"
+        " RETURNING task_id, client, run, coalesce(step, -1)",
+    .failures = "failure",
+    .node_column = "",
+    .node_value = "",
+    .of_node = "",
     .in_set = "IN (SELECT value FROM json_each($1))",
     .sweep_batch = 32, /* one writer: who waits for it notices a larger one */
     .names_indices = true,
@@ -344,13 +334,9 @@ static const struct backend_ops sqlite_ops = {
     .probe = changes_probe,
     .each = each,
     .dialect = &dialect,
-    .put_blob = put_blob,
-    .put_answer = put_answer,
     .drop_task = drop_task,
-    .count_verdict = count_verdict,
     .vacuum = vacuum,
     .owns = &sqlite_ownership,
-    .finish = changes_finish,
 };
 
 static int

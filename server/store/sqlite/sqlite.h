@@ -3,7 +3,6 @@
 #define SQLITE_SQLITE_H
 
 #include "server/store/backend.h"
-#include "server/store/pack.h"
 #include "server/store/sqlite/db.h"
 
 struct sqlite {
@@ -13,8 +12,6 @@ struct sqlite {
     struct store_lease lease;
     /* The writer's thread alone, once it runs: */
     struct db db;
-    struct packer packer;
-    int64_t pruned_s; /* when sums that are too old were last removed */
 };
 
 static inline struct sqlite *

@@ -1,5 +1,5 @@
 -- Which GPU a submission asks for, what a node that only compiles has let through, and what it made
--- (carried.c).
+-- (claims.c).
 ALTER TABLE job ADD COLUMN IF NOT EXISTS gpu text COLLATE "C",
   ADD COLUMN IF NOT EXISTS handed_on bool NOT NULL DEFAULT false;
 CREATE INDEX IF NOT EXISTS job_new ON job (priority, id)
