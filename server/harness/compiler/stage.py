@@ -16,7 +16,6 @@ from typing import Any, Final
 
 import torch
 from executor import archive
-from executor.steps import reads, tree_leaves
 from shared import kernel_cache, operators, plan, wire
 
 from compiler import kernels
@@ -75,15 +74,15 @@ def coverage(trace: plan.Trace) -> float | None:
     What a kernel is given counts as read or made. A size that only the GPU knows counts as none.
     """
     calls = [step for step in plan.walk((*trace.construct, *trace.first, *trace.steps)) if isinstance(step, plan.Call)]
-    leaves = [*tree_leaves(trace.inputs), *(leaf for call in calls for leaf in tree_leaves(call.out))]
+    leaves = [*plan.tree_leaves(trace.inputs), *(leaf for call in calls for leaf in plan.tree_leaves(call.out))]
     sizes = {leaf.id: prod(size or 0 for size in leaf.shape) for leaf in leaves}
     own = foreign = 0
     for step in _first_alternatives(trace.steps):
-        elements = sum(sizes.get(found, 0) for found in reads(step))
+        elements = sum(sizes.get(found, 0) for found in plan.reads(step))
         if isinstance(step, plan.Launch):
             own += elements
         elif not _is_free(step):
-            foreign += elements + sum(sizes[leaf.id] for leaf in tree_leaves(step.out))
+            foreign += elements + sum(sizes[leaf.id] for leaf in plan.tree_leaves(step.out))
     return round(own / (own + foreign), 6) if own + foreign else None
 
 
@@ -105,7 +104,7 @@ def call_bytes(trace: plan.Trace) -> int:
     Memory that a kernel or a library takes for itself is not known, and a size that only the GPU knows counts as none.
     """
     steps = list(_first_alternatives(trace.steps))
-    given = {leaf.id for leaf in tree_leaves(trace.inputs)}
+    given = {leaf.id for leaf in plan.tree_leaves(trace.inputs)}
     memory = {id_: id_ for id_ in given}
     """Of each tensor the one whose memory it has."""
     sizes: dict[int, int] = {}
@@ -114,7 +113,7 @@ def call_bytes(trace: plan.Trace) -> int:
         if not isinstance(step, plan.Call):
             return
         base = next((arg.id for arg in step.args if isinstance(arg, plan.Ref)), None) if _is_view(step) else None
-        for leaf in tree_leaves(step.out):
+        for leaf in plan.tree_leaves(step.out):
             if leaf.id not in memory:
                 memory[leaf.id] = leaf.id if base is None else memory[base]
                 sizes.setdefault(memory[leaf.id], 0 if base is not None else _bytes(leaf))
@@ -124,12 +123,12 @@ def call_bytes(trace: plan.Trace) -> int:
     kept = set(sizes)
     for step in steps:
         define(step)
-    last = {memory[id_]: at for at, step in enumerate(steps) for id_ in reads(step)}
-    last.update((memory[leaf.id], len(steps)) for leaf in tree_leaves(trace.output))
+    last = {memory[id_]: at for at, step in enumerate(steps) for id_ in plan.reads(step)}
+    last.update((memory[leaf.id], len(steps)) for leaf in plan.tree_leaves(trace.output))
     live = kept & (last.keys() | {memory[id_] for _, id_ in trace.parameters})
     most = sum(sizes[id_] for id_ in live)
     for at, step in enumerate(steps):
-        made = {memory[leaf.id] for leaf in tree_leaves(step.out)} if isinstance(step, plan.Call) else set()
+        made = {memory[leaf.id] for leaf in plan.tree_leaves(step.out)} if isinstance(step, plan.Call) else set()
         live |= made - given
         most = max(most, sum(sizes[id_] for id_ in live))
         live -= {id_ for id_ in live - kept if last.get(id_, at) <= at}
@@ -159,15 +158,15 @@ def _steps(found: plan.Plan, trace: plan.Trace) -> Iterator[wire.Json]:
         return shapes.setdefault(leaf.id, f"{leaf.dtype}[{sizes}]")
 
     for step in (*trace.construct, *trace.first):
-        for leaf in tree_leaves(step.out) if isinstance(step, plan.Call) else ():
+        for leaf in plan.tree_leaves(step.out) if isinstance(step, plan.Call) else ():
             text(leaf)
-    for leaf in tree_leaves(trace.inputs):
+    for leaf in plan.tree_leaves(trace.inputs):
         text(leaf)
     for step in trace.steps:
         alternatives = len(step.alternatives) if isinstance(step, plan.Choose) else None
         for one in step.alternatives[0].steps if isinstance(step, plan.Choose) else (step,):
             if isinstance(one, plan.Call):
-                made = [text(leaf) for leaf in tree_leaves(one.out)]
+                made = [text(leaf) for leaf in plan.tree_leaves(one.out)]
                 yield {"operator": one.op, "line": one.line, "shapes": made[:SHAPES_MAX]}
             elif isinstance(one, plan.Launch):
                 name = found.functions[found.kernels[one.kernel].function].name

@@ -14,7 +14,7 @@ from typing import Any, Final
 import torch
 from shared import plan
 
-from executor.steps import Environment, StepError, tree_leaves
+from executor.steps import Environment, StepError
 
 ZONE: Final = 4096
 """Bytes on each side; a multiple of what allocations are aligned to."""
@@ -96,7 +96,7 @@ class Guards:
 
     def made(self, step: plan.Call, values: Environment) -> None:
         """Of what a step defined: what has a memory of its own."""
-        new = {leaf.id for leaf in tree_leaves(step.out)}
+        new = {leaf.id for leaf in plan.tree_leaves(step.out)}
         old = _by_storage(values, values.keys() - new).keys()
         for at, ids in _by_storage(values, new).items():
             if at not in old:

@@ -25,9 +25,6 @@ from executor.steps import (
     Program,
     bind,
     build,
-    defines,
-    reads,
-    tree_leaves,
 )
 
 FILLS: Final = ("aten.fill_.", "aten.zero_.")
@@ -48,7 +45,7 @@ def poisoned() -> Iterator[None]:
 
 
 def _all_reads(steps: Iterable[plan.Step]) -> set[int]:
-    return {found for step in steps for found in reads(step)}
+    return {found for step in steps for found in plan.reads(step)}
 
 
 class Replay:
@@ -73,7 +70,7 @@ class Replay:
     ) -> None:
         self._trace = trace
         self._launch, self._choose = launch, choose
-        output = {leaf.id for leaf in tree_leaves(trace.output)}
+        output = {leaf.id for leaf in plan.tree_leaves(trace.output)}
         needed = output | _all_reads(trace.steps)
         parameters = {value for _, value in trace.parameters}
         made = needed | _all_reads(trace.first) | parameters
@@ -104,7 +101,7 @@ class Replay:
         names = {value: name for name, value in self._trace.parameters}
 
         def made(step: plan.Call, values: Environment) -> None:
-            for value in defines(step) & names.keys():
+            for value in plan.defines(step) & names.keys():
                 vary(values[value], names[value])
             target = step.args[0].id if step.args and isinstance(step.args[0], plan.Ref) else None
             if target not in names or not step.op.split(".")[1].endswith("_"):
@@ -151,10 +148,10 @@ class Replay:
         values = dict(self._state or {})
         bind(self._trace.inputs, inputs, values, "the input")
         self.live = values
-        self.borrowed = [values[leaf.id] for leaf in tree_leaves(self._trace.inputs)]
+        self.borrowed = [values[leaf.id] for leaf in plan.tree_leaves(self._trace.inputs)]
         with torch.no_grad():
             if guards is not None:
-                guards.enter(values, (leaf.id for leaf in tree_leaves(self._trace.inputs)))
+                guards.enter(values, (leaf.id for leaf in plan.tree_leaves(self._trace.inputs)))
             self._steps.run(values, self._launch, self._choose, None if guards is None else guards.made, after)
             found = build(self._trace.output, values)
             if guards is not None:

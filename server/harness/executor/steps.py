@@ -13,7 +13,7 @@ with the candidate's line. Nothing here guards against a kernel that writes outs
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -131,51 +131,6 @@ def _argument(arg: Any, device: torch.device) -> Fill:
     return _constant(arg)
 
 
-def _expression_ids(expression: Any) -> Iterator[int]:
-    if isinstance(expression, plan.Item):
-        yield expression.id
-    elif isinstance(expression, plan.Operation):
-        yield from _expression_ids(expression.left)
-        yield from _expression_ids(expression.right)
-
-
-def _argument_ids(arg: Any) -> Iterator[int]:
-    """The ids that an argument reads."""
-    if isinstance(arg, plan.Ref | plan.Address | plan.Descriptor):
-        yield arg.id
-    elif isinstance(arg, plan.Sym):
-        yield from _expression_ids(arg.expr)
-    elif isinstance(arg, plan.List | tuple):
-        for item in arg.items if isinstance(arg, plan.List) else arg:
-            yield from _argument_ids(item)
-
-
-def tree_leaves(tree: Any) -> Iterator[plan.Leaf]:
-    """The tensors of a tree, in its order."""
-    if isinstance(tree, plan.Leaf):
-        yield tree
-    elif isinstance(tree, plan.Dict):
-        for _, item in tree.items:
-            yield from tree_leaves(item)
-    elif isinstance(tree, plan.List | tuple):
-        for item in tree.items if isinstance(tree, plan.List) else tree:
-            yield from tree_leaves(item)
-
-
-def reads(step: plan.Step) -> set[int]:
-    """The ids that a step reads, inside all its alternatives too."""
-    if isinstance(step, plan.Choose):
-        return {found for alternative in step.alternatives for inner in alternative.steps for found in reads(inner)}
-    args: tuple[Any, ...] = step.args
-    args += step.grid if isinstance(step, plan.Launch) else tuple(value for _, value in step.kwargs)
-    return {found for arg in args for found in _argument_ids(arg)}
-
-
-def defines(step: plan.Step) -> set[int]:
-    """The ids that a step leaves to those after it: an alternative leaves none."""
-    return {leaf.id for leaf in tree_leaves(step.out)} if isinstance(step, plan.Call) else set()
-
-
 # --- results ---
 
 
@@ -288,8 +243,8 @@ class Program:
         ready: list[_Ready] = []
         later = set(keep)
         for step in reversed(steps):
-            used = reads(step)
-            dead = tuple(sorted((used | defines(step)) - later))
+            used = plan.reads(step)
+            dead = tuple(sorted((used | plan.defines(step)) - later))
             later |= used
             ready.append(_make_ready(step, dead, device, allows))
         return Program(tuple(reversed(ready)))

@@ -368,6 +368,43 @@ def walk(steps: tuple[Step, ...]) -> Iterator[Call | Launch]:
             yield step
 
 
+def ids_in(arg: Any) -> set[int]:
+    """The values that an argument names, or several in a tuple."""
+    if isinstance(arg, Ref | Item | Descriptor | Address):
+        return {arg.id}
+    if isinstance(arg, Sym):
+        return ids_in(arg.expr)
+    if isinstance(arg, Operation):
+        return ids_in(arg.left) | ids_in(arg.right)
+    items = arg.items if isinstance(arg, List) else arg if isinstance(arg, tuple) else ()
+    return set().union(*map(ids_in, items))
+
+
+def tree_leaves(tree: Tree) -> Iterator[Leaf]:
+    """The tensors of a tree, in its order."""
+    if isinstance(tree, Leaf):
+        yield tree
+    elif isinstance(tree, Dict):
+        for _, item in tree.items:
+            yield from tree_leaves(item)
+    elif isinstance(tree, List | tuple):
+        for item in tree.items if isinstance(tree, List) else tree:
+            yield from tree_leaves(item)
+
+
+def reads(step: Step) -> set[int]:
+    """The ids that a step reads, inside all its alternatives too."""
+    if isinstance(step, Choose):
+        return set().union(*(reads(inner) for alternative in step.alternatives for inner in alternative.steps))
+    more = step.grid if isinstance(step, Launch) else tuple(value for _, value in step.kwargs)
+    return ids_in((step.args, more))
+
+
+def defines(step: Step) -> set[int]:
+    """The ids that a step leaves to those after it: an alternative leaves none."""
+    return {leaf.id for leaf in tree_leaves(step.out)} if isinstance(step, Call) else set()
+
+
 # --- writing ---
 
 

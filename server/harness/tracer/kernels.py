@@ -24,7 +24,7 @@ from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction, TensorWrapper
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from tracer.recorder import Recorder, Sink, ids_in
+from tracer.recorder import Recorder, Sink
 from tracer.writes import written_parameters
 
 STAND_IN: Final = 1_000_003
@@ -351,9 +351,9 @@ class Launches:
             recorder.storage_of[value]
             for arg, name in zip(args, bound, strict=True)
             if name in written
-            for value in ids_in(arg)
+            for value in plan.ids_in(arg)
         }
-        recorder.add(plan.Launch(index, grid, args, line), ids_in((args, grid)), set(), storages)
+        recorder.add(plan.Launch(index, grid, args, line), plan.ids_in((args, grid)), set(), storages)
 
     def _argument(self, value: Any, kind: plan.Type, path: plan.Path, constants: Any, stand_ins: Any) -> plan.Arg:
         if kind == "constexpr":

@@ -276,7 +276,7 @@ class Recorder(TorchDispatchMode):
         step_args = tuple(self.arg(value) for value in args)
         given = {key: value for key, value in kwargs.items() if value is not None and key != "pin_memory"}
         step_kwargs = tuple((key, self.arg(value)) for key, value in given.items())
-        reads = ids_in((step_args, tuple(value for _, value in step_kwargs)))
+        reads = plan.ids_in((step_args, tuple(value for _, value in step_kwargs)))
         known = {id(value) for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)}
         made = [value for value in _flat(found) if isinstance(value, torch.Tensor) and id(value) not in known]
         defines = {self.name(tensor) for tensor in made}
@@ -355,7 +355,7 @@ class Recorder(TorchDispatchMode):
         step = plan.Call(
             plan.CONSTANT, (items, sizes), (("dtype", dtype), ("device", device)), self.leaves[value], self.line()
         )
-        self.add(step, ids_in(items), {value}, set())
+        self.add(step, plan.ids_in(items), {value}, set())
         return fake
 
 
@@ -373,18 +373,3 @@ def _written_tensors(func: Any, args: Any, kwargs: Any) -> Iterator[torch.Tensor
             continue
         value = args[index] if index < len(args) else kwargs.get(argument.name)
         yield from (item for item in _flat(value) if isinstance(item, torch.Tensor))
-
-
-def ids_in(value: Any) -> set[int]:
-    """The values that an argument names."""
-    if isinstance(value, plan.Ref | plan.Item | plan.Descriptor | plan.Address):
-        return {value.id}
-    if isinstance(value, plan.Sym):
-        return ids_in(value.expr)
-    if isinstance(value, plan.Operation):
-        return ids_in(value.left) | ids_in(value.right)
-    if isinstance(value, plan.List):
-        value = value.items
-    if isinstance(value, tuple):
-        return set().union(*(ids_in(item) for item in value)) if value else set()
-    return set()

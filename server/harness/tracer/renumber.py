@@ -25,22 +25,9 @@ def changed(value: Any, change: Change) -> Any:
 
 def _uses(trace: plan.Trace) -> set[int]:
     """The ids that are read, kept or returned."""
-    found = {value for _, value in trace.parameters}
-
-    def note(value: Any) -> Any:
-        if isinstance(value, plan.Ref | plan.Item | plan.Descriptor | plan.Address):
-            found.add(value.id)
-        return value
-
-    changed((trace.construct, trace.first, trace.steps), note)
-
-    def note_leaf(value: Any) -> Any:
-        if isinstance(value, plan.Leaf):
-            found.add(value.id)
-        return value
-
-    changed(trace.output, note_leaf)
-    return found
+    returned = {leaf.id for leaf in plan.tree_leaves(trace.output)}
+    read = (plan.reads(step) for step in (*trace.construct, *trace.first, *trace.steps))
+    return returned.union((value for _, value in trace.parameters), *read)
 
 
 def without_unused(trace: plan.Trace) -> plan.Trace:

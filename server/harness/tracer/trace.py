@@ -305,12 +305,7 @@ def _read_by(entries: list[Entry]) -> set[int]:
 
 
 def _in_tree(tree: plan.Tree) -> set[int]:
-    if isinstance(tree, plan.Leaf):
-        return {tree.id}
-    if isinstance(tree, plan.Dict):
-        return set().union(*(_in_tree(item) for _, item in tree.items))
-    items = tree.items if isinstance(tree, plan.List) else tree if isinstance(tree, tuple) else ()
-    return set().union(*(_in_tree(item) for item in items))
+    return {leaf.id for leaf in plan.tree_leaves(tree)}
 
 
 def prime() -> None:
