@@ -80,17 +80,6 @@ add_path(int ruleset, const char *path, uint64_t rights)
     return code;
 }
 
-static int
-add_paths(int ruleset, const char *const *paths, uint64_t rights)
-{
-    for (int i = 0; paths != NULL && paths[i] != NULL; i++) {
-        int code = add_path(ruleset, paths[i], rights);
-        if (code != 0)
-            return code;
-    }
-    return 0;
-}
-
 /* NVIDIA's come and go with the driver; only those that are there can be named. */
 static int
 add_devices(int ruleset, uint64_t rights, int has_gpus)
@@ -123,10 +112,10 @@ add_rules(int ruleset, const struct landlock_paths *paths, uint64_t handled)
 {
     uint64_t read_rights = FS_READ_FILE | FS_READ_DIR | FS_EXECUTE;
     uint64_t file_rights = (FS_READ_FILE | FS_WRITE_FILE | FS_TRUNCATE) & handled;
-    int code = add_paths(ruleset, paths->readable, read_rights);
+    int code = add_path(ruleset, "/", read_rights);
 
     if (code == 0)
-        code = add_paths(ruleset, paths->writable, handled & ~(FS_MAKE_CHAR | FS_MAKE_BLOCK | FS_IOCTL_DEV));
+        code = add_path(ruleset, paths->writable, handled & ~(FS_MAKE_CHAR | FS_MAKE_BLOCK | FS_IOCTL_DEV));
     if (code == 0)
         code = add_path(ruleset, "/proc", file_rights | FS_READ_DIR);
     if (code == 0)

@@ -9,8 +9,7 @@
 #include "server/harness/native/harness.h"
 
 struct landlock_paths {
-    const char *const *readable; /* NULL-ended; read and execute below these; each must exist */
-    const char *const *writable; /* NULL-ended; everything but device nodes below these; each must exist */
+    const char *writable;            /* everything but device nodes below this directory, which must exist */
     int without_tcp, without_scopes; /* leave these out though the kernel has them */
     int has_gpus;                    /* /dev/nvidia* may be used */
 };
@@ -19,9 +18,9 @@ struct landlock_paths {
 int landlock_abi(void);
 
 /*
- * Restrict the calling thread, which must have no_new_privs. Beside the paths given: /proc is writable (the driver
- * writes its threads' names there), and so are /dev/null and its like; TCP is closed from ABI 4, abstract sockets and
- * signals beyond the domain from ABI 6. *has_scopes says whether the latter took hold.
+ * Restrict the calling thread, which must have no_new_privs. All may be read and executed. Beside the given path /proc
+ * is writable (the driver writes its threads' names there), and so are /dev/null and its like; TCP is closed from
+ * ABI 4, abstract sockets and signals beyond the domain from ABI 6. *has_scopes says whether the latter took hold.
  * Returns 0 or < 0.
  */
 int landlock_enter(const struct landlock_paths *paths, int abi, int *has_scopes);

@@ -468,27 +468,16 @@ reach_scratch(struct state *st)
     return 0;
 }
 
-#define WRITABLE_MAX 16
-
 static int
 restrict_files(struct state *st)
 {
-    static const char *const everything[] = { "/", NULL };
-    const char *writable[WRITABLE_MAX + 2] = { st->s->scratch };
-    const char *const *readable = st->s->readable;
     struct landlock_paths paths;
     int abi = landlock_abi();
     int has_scopes = 0, code;
 
     if (abi < 0)
         return abi;
-    for (int i = 0; st->s->writable != NULL && st->s->writable[i] != NULL; i++) {
-        if (i == WRITABLE_MAX)
-            return harness_fail(EINVAL, "more than %d writable paths", WRITABLE_MAX);
-        writable[i + 1] = st->s->writable[i];
-    }
-    paths.readable = readable != NULL && readable[0] != NULL ? readable : everything;
-    paths.writable = writable;
+    paths.writable = st->s->scratch;
     paths.has_gpus = st->s->has_gpus != 0;
     paths.without_tcp = !is_wanted(st, LAYER_LANDLOCK_TCP);
     paths.without_scopes = !is_wanted(st, LAYER_LANDLOCK_SCOPES);

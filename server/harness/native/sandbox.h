@@ -27,10 +27,8 @@ struct harness_sandbox {
     uint64_t has_gpus;     /* 1: /dev/nvidia* may be used; 0: they are covered, where mounts can be made */
     const int *keep;       /* descriptors to keep beside 0, 1, 2 */
     uint64_t n_keep;
-    const char *const *readable; /* readable and executable beside scratch; empty: all of "/" */
-    const char *const *writable; /* writable beside scratch */
-    const char *const *hidden;   /* directories shown empty, where mounts can be made, but for scratch */
-    const char *const *shown;    /* and for these directories below them, at their own places */
+    const char *const *hidden; /* directories shown empty, where mounts can be made, but for scratch */
+    const char *const *shown;  /* and for these directories below them, at their own places */
 };
 
 /*

@@ -803,8 +803,6 @@ class _Sandbox(ctypes.Structure):
         ("has_gpus", c_uint64),
         ("keep", ctypes.POINTER(c_int)),
         ("n_keep", c_uint64),
-        ("readable", ctypes.POINTER(c_char_p)),
-        ("writable", ctypes.POINTER(c_char_p)),
         ("hidden", ctypes.POINTER(c_char_p)),
         ("shown", ctypes.POINTER(c_char_p)),
     )
@@ -822,8 +820,6 @@ class SandboxSettings:
     processes: int = 4096  # threads count too
     has_gpus: bool = False  # /dev/nvidia* may be used
     keep: tuple[int, ...] = ()  # descriptors beside 0, 1, 2
-    readable: tuple[Path, ...] = ()  # empty: everything that the uid may read
-    writable: tuple[Path, ...] = ()  # beside scratch
     hidden: tuple[Path, ...] = ()  # directories shown empty, but for scratch
     shown: tuple[Path, ...] = ()  # and for these directories below them
 
@@ -854,8 +850,6 @@ def _sandbox(settings: SandboxSettings, layers: int, zygote: int) -> _Sandbox:
         has_gpus=settings.has_gpus,
         keep=(c_int * max(1, len(settings.keep)))(*settings.keep),
         n_keep=len(settings.keep),
-        readable=_path_list(settings.readable),
-        writable=_path_list(settings.writable),
         hidden=_path_list(settings.hidden),
         shown=_path_list(settings.shown),
     )
