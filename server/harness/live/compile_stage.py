@@ -15,7 +15,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -25,7 +25,8 @@ import torch
 import triton
 import triton.language as tl
 from compiler.errors import kernel_error
-from shared import fake_cuda, kernel_cache, loading, native, values, wire
+from shared import fake_cuda, kernel_cache, loading, native, wire
+from shared.plan import OTHER
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -33,6 +34,7 @@ from torch._subclasses.fake_tensor import (
     UnsupportedFakeTensorException,
     UnsupportedOperatorException,
 )
+from tracer import trace as tracer
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.errors import OutOfResources
 from triton.runtime.jit import JITFunction
@@ -267,10 +269,6 @@ def autotune_workers() -> int:
 # --- the stage ---
 
 
-def _fake(note: values.TensorNote) -> torch.Tensor:
-    return torch.empty_strided(note.shape, note.stride, dtype=note.dtype, device="cuda")
-
-
 def _kind_of(error: BaseException, otherwise: str) -> str:
     out_of_memory = "can't allocate memory" in str(error) if isinstance(error, RuntimeError) else False
     return "oom" if isinstance(error, MemoryError) or out_of_memory else otherwise
@@ -293,17 +291,9 @@ def _import(source: bytes, scratch: Path) -> ModuleType:
         raise Failure(_kind_of(error, "import"), wire.error_json(error)) from error
 
 
-def _build(module: ModuleType, entry: str, case: dict[str, Any]) -> Any:
-    init = case["init"]
+def _build(module: ModuleType, entry: str, case: tracer.Case) -> Any:
     try:
-        arguments = values.decode(init["args"], _fake, "init")
-        options = values.decode(init["kwargs"], _fake, "init")
-        with torch.device("cuda"):
-            model = loading.find_entry(module, entry)(*arguments, **options)
-        if not isinstance(model, torch.nn.Module):
-            return model
-        dtype = case.get("dtype")
-        return model.to("cuda") if dtype is None else model.to("cuda", getattr(torch, dtype))
+        return tracer.build(module, entry, case)
     except BaseException as error:
         if _is_fake_limit(error):
             raise
@@ -320,11 +310,11 @@ def _compile_failure(error: BaseException, record: Record) -> Failure | None:
     return None if link is None else Failure("compile", record.errors[id(link)])
 
 
-def _run_case(module: ModuleType, entry: str, case: dict[str, Any], record: Record) -> BaseException | None:
+def _run_case(module: ModuleType, entry: str, case: tracer.Case, record: Record) -> BaseException | None:
     """Build and call once. The exception that fake tensors or the call ended with, None when it returned."""
     try:
         model = _build(module, entry, case)
-        model(*values.decode(case["inputs"], _fake, "inputs"))
+        model(*tracer.inputs_of(case))
     except Failure:
         raise
     except BaseException as error:
@@ -392,30 +382,30 @@ def _side_by_side(run: Callable[[], None]) -> Iterator[None]:
         _reap(pid)
 
 
-def compile_ahead(module: ModuleType, entry: str, cases: dict[str, Any]) -> None:
+def compile_ahead(module: ModuleType, entry: str, others: Sequence[tracer.Case]) -> None:
     """Compile for the smaller and other sizes too, so that no GPU waits for it. Decides nothing.
 
     A candidate may well not work at a size that is not the task's own.
     """
-    others = [case for case in (cases.get("tiny"), *(cases.get("shapes") or ())) if case is not None]
     with contextlib.suppress(Exception, _TimeOver), _at_most(OTHER_CASES_S):
-        for case in others[:OTHER_CASES_MAX]:
+        for case in others:
             with contextlib.suppress(Exception):
                 _run_case(module, entry, case, Record())
 
 
-def judge(source: bytes, entry: str, spec: dict[str, Any], scratch: Path, record: Record) -> wire.Json:
+def judge(source: bytes, request: tracer.Request, scratch: Path, record: Record) -> wire.Json:
     """The report, outcome pass or fail."""
-    cases = spec["cases"]
+    entry, (own, *others) = request.entry, request.cases
+    others = [case for case in others if not case.name.startswith(OTHER)][:OTHER_CASES_MAX]
     deferred: BaseException | None = None
     try:
         with fake_world():
             module = _import(source, scratch)
-            with _side_by_side(lambda: compile_ahead(module, entry, cases)):
-                deferred = _run_case(module, entry, cases["own"], record)
+            with _side_by_side(lambda: compile_ahead(module, entry, others)):
+                deferred = _run_case(module, entry, own, record)
             report = _report(record, None, deferred, unreached(module, record))
             if deferred is None:
-                compile_ahead(module, entry, cases)
+                compile_ahead(module, entry, others)
     except Failure as failure:
         return _report(record, failure, None, [])
     return report
@@ -456,19 +446,13 @@ def prepare(target: str, cache: Path) -> Record:
     return record
 
 
-def trace(
-    source: bytes, entry: str, spec: dict[str, Any], target: str, scratch: Path
-) -> tuple[wire.Json, bytes | None]:
+def trace(source: bytes, request: tracer.Request, scratch: Path, *, binds: bool) -> tuple[wire.Json, bytes | None]:
     """The report, and the plan if there is one. What forward() raises is left to a real call; what has no end is not.
 
-    There is none, either, where a case that judges cannot be traced.
+    There is none, either, where a case that judges (binds: other sizes do) cannot be traced.
     """
-    from shared.plan import OTHER
-    from tracer import trace as tracer
-
-    traced = tracer.trace(source, tracer.Request.of(target, entry, spec["cases"]), scratch)
+    traced = tracer.trace(source, request, scratch)
     report: wire.Json = {"ev": "result", "outcome": "pass"}
-    binds = spec.get("dynamic_shapes") or spec.get("tiny_declared")
     lost = [one for one in traced.refusals if one.kind == "untraced" and not one.case.startswith(OTHER)]
     if traced.plan is None or (binds and lost):
         first = traced.refusals[0] if traced.plan is None else lost[0]
@@ -487,12 +471,14 @@ def main(channel: wire.Channel, scratch: Path) -> None:
     source_fd, spec_fd = request.take_fd("source"), request.take_fd("spec")
     source = wire.read_memfd(source_fd, wire.SOURCE_MAX)
     spec = wire.read_json_memfd(spec_fd, wire.WORKER_DETAIL_MAX)
+    wanted = tracer.Request.of(request.text("target"), request.text("entry"), spec["cases"])
     if request.body.get("trace") is True:
-        report, plan = trace(source, request.text("entry"), spec, request.text("target"), scratch)
+        binds = bool(spec.get("dynamic_shapes") or spec.get("tiny_declared"))
+        report, plan = trace(source, wanted, scratch, binds=binds)
         channel.send(report, {} if plan is None else {"plan": wire.make_memfd(plan, "plan")})
         return
-    record = prepare(request.text("target"), Path(request.text("cache")))
-    channel.send(fit(judge(source, request.text("entry"), spec, scratch, record)))
+    record = prepare(wanted.target, Path(request.text("cache")))
+    channel.send(fit(judge(source, wanted, scratch, record)))
 
 
 def fit(report: wire.Json) -> wire.Json:

@@ -85,6 +85,26 @@ class Traced:
     refusals: tuple[Refusal, ...]
 
 
+def _fake(note: values.TensorNote) -> torch.Tensor:
+    return torch.empty_strided(note.shape, note.stride, dtype=note.dtype, device="cuda")
+
+
+def build(module: ModuleType, entry: str, case: Case) -> Any:
+    """The model of a case, under fake tensors."""
+    arguments = values.decode(case.init_args, _fake, "init")
+    options = values.decode(case.init_kwargs, _fake, "init")
+    with torch.device("cuda"):
+        model = loading.find_entry(module, entry)(*arguments, **options)
+    if not isinstance(model, torch.nn.Module):
+        return model
+    return model.to("cuda") if case.dtype is None else model.to("cuda", getattr(torch, case.dtype))
+
+
+def inputs_of(case: Case) -> Any:
+    """Fresh ones, under fake tensors."""
+    return values.decode(case.inputs, _fake, "inputs")
+
+
 TRACE_CPU_S: Final = 10
 """Processor time of one part of a trace, in which nothing is compiled or computed: more is a loop without an end."""
 
@@ -187,7 +207,8 @@ class Tracer:
     def case(self, case: Case) -> plan.Plan:
         """The plan of one case alone."""
         with self._recording("construct") as construct:
-            model = self._build(case)
+            assert self._module is not None
+            model = build(self._module, self._request.entry, case)
             parameters = self._parameters(model)
         with self._recording("call") as first:
             inputs, given = self._inputs(case)
@@ -230,20 +251,6 @@ class Tracer:
         tables = tuple(self._kernels.functions), tuple(self._kernels.kernels)
         return plan.Plan(self._request.target, digest, *tables, (trace,))
 
-    def _build(self, case: Case) -> Any:
-        arguments = values.decode(case.init_args, self._fake, "init")
-        options = values.decode(case.init_kwargs, self._fake, "init")
-        assert self._module is not None
-        with torch.device("cuda"):
-            model = loading.find_entry(self._module, self._request.entry)(*arguments, **options)
-        if not isinstance(model, torch.nn.Module):
-            return model
-        return model.to("cuda") if case.dtype is None else model.to("cuda", getattr(torch, case.dtype))
-
-    @staticmethod
-    def _fake(note: values.TensorNote) -> torch.Tensor:
-        return torch.empty_strided(note.shape, note.stride, dtype=note.dtype, device="cuda")
-
     def _parameters(self, model: Any) -> dict[str, int]:
         if not isinstance(model, torch.nn.Module):
             return {}
@@ -256,7 +263,7 @@ class Tracer:
     def _inputs(self, case: Case) -> tuple[Any, set[int]]:
         """Fresh inputs, which no step made, and their ids."""
         with self._recorder.into(Sink()) as sink:
-            inputs = values.decode(case.inputs, self._fake, "inputs")
+            inputs = inputs_of(case)
         return inputs, set().union(*(entry.defines for entry in sink.entries))
 
     def _tree(self, value: Any, what: str, depth: int = 0) -> plan.Tree:
