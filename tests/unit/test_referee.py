@@ -15,6 +15,7 @@ from unittest.mock import Mock
 import pytest
 import referee
 import torch
+from live.child import Child
 from oracle import reference, variations
 from oracle.peer import Peer, is_over
 from rig import HONEST, TASK, Rig, policy
@@ -630,6 +631,20 @@ def test_what_a_reference_changes_is_compared(rig: Rig, change: tuple[str, str],
     last = list(found.values())[-1]
     assert last["class"] == class_, found
     assert (says in last["error"]["text"]) if class_ else list(found)[-1] == "full", found
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_nobody_spins_on_the_cores_that_the_other_side_computes_on(device: str) -> None:
+    bell = Mock()
+    peer = Peer("one", None, -1, torch.device(device))  # type: ignore[arg-type]
+    peer.doorbell = bell
+    peer.await_answer(1, 1000.0)
+    child: Any = Child(None, torch.device(device))  # type: ignore[arg-type]
+    child._arena, child._placer, child._doorbell = object(), object(), bell
+    child._answer = Mock(return_value=(0, 0))
+    child._answer_bells(1, is_timed=False)
+    spans = [bell.await_answer.call_args.args[2], bell.wait.call_args.args[1]]
+    assert [span > 0 for span in spans] == [device == "cuda"] * 2
 
 
 def test_children_that_are_being_made_stand_still_meanwhile() -> None:

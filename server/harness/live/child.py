@@ -48,7 +48,7 @@ from shared.wire import (
 from live import cases, weights
 
 SPIN_NS: Final = 200_000_000
-"""How long a child spins for its bell before it sleeps: longer than the referee needs between two bells."""
+"""How long a child on a GPU spins for its bell before it sleeps: longer than the referee needs between two bells."""
 AWAKE_S: Final = 0.002
 """How long it waits for a message without sleeping: a stage asks for many things, one soon after another."""
 SPIN_GATED_NS: Final = 1_000_000
@@ -589,7 +589,7 @@ class Child:
 
     def _answer_bells(self, bells: int, *, is_timed: bool) -> None:
         doorbell = self._require()[2]
-        spin_ns = SPIN_GATED_NS if is_timed and self._gate_ns else SPIN_NS
+        spin_ns = SPIN_GATED_NS if is_timed and self._gate_ns else SPIN_NS if self._device.type == "cuda" else 0
         for _ in range(bells):
             bell = doorbell.wait(self._seen, spin_ns)
             self._seen = bell.number

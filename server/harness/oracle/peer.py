@@ -438,8 +438,9 @@ class Peer:
 
     def await_answer(self, bell: int, limit_ms: float) -> None:
         assert self.doorbell is not None
+        spin_ns = SPIN_NS if self.device.type == "cuda" else 0  # the child computes on the cores that this would take
         try:
-            self.doorbell.await_answer(bell, self.pidfd, SPIN_NS, int(limit_ms * 1e6))
+            self.doorbell.await_answer(bell, self.pidfd, spin_ns, int(limit_ms * 1e6))
         except native.ChildDiedError:
             raise self.gone() from None
         except native.BellTimeoutError:
