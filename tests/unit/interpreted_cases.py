@@ -16,9 +16,10 @@ from unittest import mock
 
 import numpy as np
 import torch
+import triton.language as tl
 from compiler.check import CompilerRefusal
 from compiler.extract import Functions, Source
-from executor import bounds, combining
+from executor import bounds, combining, shapes
 from executor.interpreter import LaunchFailed, Model, OutOfBounds
 from shared.plan import (
     Address,
@@ -43,6 +44,7 @@ from shared.plan import (
     Sym,
     Trace,
 )
+from triton.runtime import interpreter
 
 TL = ("tl", ModuleRef("triton.language"))
 SOURCE = textwrap.dedent("""\
@@ -359,6 +361,37 @@ def products_of_bfloat16_are_summed_in_float32() -> None:
     launch = Launch(0, (1, 1, 1), (Ref(0), Ref(1), Ref(2), 16), 9)
     (_, _, got) = run(functions, signature, {3: 16}, [launch], [a, b, torch.zeros(16, 16)])
     assert torch.allclose(got, a.float() @ b.float(), rtol=1e-5, atol=1e-5), got
+
+
+def blocks_of_one_shape_share_what_says_so_and_are_made_as_triton_makes_them() -> None:
+    shapes.install()
+    one = tl.block_type(tl.float32, [4, 8])
+    other = tl.block_type(tl.pointer_type(tl.float16), tl.tuple([tl.constexpr(4), tl.constexpr(8)]))
+    assert one.shape is other.shape and one != other and one == tl.block_type(tl.float32, [4, 8])
+    assert [str(one), str(other), one.numel] == ["<['4', '8'], fp32>", "<['4', '8'], pointer<fp16>>", 32]
+    assert one.shape == [4, 8] and one.shape != [8, 4] and one.shape != [4] and one.shape == (4, 8)
+    block, scalar = tl.tensor(None, one), tl.tensor(None, tl.int32)
+    assert block.shape is tl.tensor(None, other).shape and list(block.shape) == [4, 8] and block.numel.value == 32
+    assert type(block.shape[0]) is tl.constexpr and len(scalar.shape) == 0 and scalar.numel.value == 1
+    for _ in range(2):
+        fails(lambda: tl.block_type(tl.float32, [3]), ValueError, "power of 2")
+        fails(lambda: tl.block_type(tl.float32, []), TypeError, "0d")
+        fails(lambda: tl.block_type(tl.float32, [4.0]), TypeError, "must have type")
+
+
+def a_launch_looks_through_the_language_once_and_leaves_it_as_it_was() -> None:
+    copy = [Function("copy", line("copy"), (TL,), (), False)]
+    launch = Launch(0, (1, 1, 1), (Ref(0), Ref(1), 4), 9)
+
+    def copied() -> list[float]:
+        (_, got) = run(copy, COPY, {2: 4}, [launch], [torch.arange(4.0), torch.zeros(4)])
+        return list(got.tolist())
+
+    before = tl.load, tl.tensor.__add__, tl.range
+    assert copied() == [0, 1, 2, 3]
+    with mock.patch.object(interpreter.inspect, "getmembers") as asked:
+        assert copied() == [0, 1, 2, 3]
+    assert not asked.called and (tl.load, tl.tensor.__add__, tl.range) == before
 
 
 def descriptors_read_tiles_and_fill_beyond_the_edge() -> None:

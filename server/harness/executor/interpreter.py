@@ -12,6 +12,7 @@ import ast
 import builtins
 import copy
 import ctypes
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType, FunctionType
@@ -27,7 +28,7 @@ from triton.runtime import interpreter
 from triton.runtime.jit import mangle_type
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from executor import attention, bounds, combining, library, narrow
+from executor import attention, bounds, combining, library, narrow, shapes
 from executor.meanings import FUNCTIONS, Meanings
 from executor.replay import Replay, Vary, poisoned
 from executor.steps import Allows, Descriptor, StepError
@@ -47,10 +48,9 @@ class OutOfBounds(StepError):
     """A kernel wrote outside of every tensor."""
 
 
-def interpreted(function: FunctionType, text: Text, _noinline: bool) -> Any:
-    """The function as the interpreter runs it: its checked tree, rewritten (meanings.py), with its own lines."""
-    if not triton.knobs.runtime.interpret:
-        raise RuntimeError("the interpreter needs TRITON_INTERPRET=1 before triton is imported")
+@functools.cache
+def _body(text: Text) -> CodeType:
+    """Of its checked tree, rewritten (meanings.py), with its own lines. StepError."""
     tree = Meanings().visit(copy.deepcopy(text.tree))
     module = ast.fix_missing_locations(ast.Module([tree], []))
     ast.increment_lineno(module, text.line - 1)
@@ -58,14 +58,20 @@ def interpreted(function: FunctionType, text: Text, _noinline: bool) -> Any:
         code = compile(module, wire.CANDIDATE_FILE, "exec", dont_inherit=True)
     except SyntaxError as error:
         raise StepError(error.lineno or text.line, f"{text.name} is no Python: {error.msg}") from None
-    body = next(found for found in code.co_consts if isinstance(found, CodeType))
+    return next(found for found in code.co_consts if isinstance(found, CodeType))
+
+
+def interpreted(function: FunctionType, text: Text, _noinline: bool) -> Any:
+    """The function as the interpreter runs it."""
+    if not triton.knobs.runtime.interpret:
+        raise RuntimeError("the interpreter needs TRITON_INTERPRET=1 before triton is imported")
     namespace = function.__globals__
     namespace.update({name: _as_patched(value) for name, value in namespace.items() if tl.core.is_builtin(value)})
     namespace["__builtins__"] = BUILTINS
     namespace["__language__"], namespace["__core__"] = tl, tl.core  # whose operations the interpreter replaces
     namespace["interpreter_semantic"] = interpreter.interpreter_semantic
     namespace.update(FUNCTIONS)
-    run = FunctionType(body, namespace, text.name, function.__defaults__)
+    run = FunctionType(_body(text), namespace, text.name, function.__defaults__)
     run.__kwdefaults__, run.__annotations__ = function.__kwdefaults__, function.__annotations__
     made = interpreter.InterpretedFunction(function)
     made.fn = made.rewritten_fn[run] = run  # reductions and scans call what they combine with by `fn`
@@ -158,6 +164,7 @@ class Model:
         library.install()
         bounds.install()
         attention.install()
+        shapes.install()
         inner: Any = interpreter.InterpretedFunction
         inner.__call__ = _call_inner
         self._functions, self._kernels, self._lost = functions, kernels, lost
