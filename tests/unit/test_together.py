@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock, patch
 
 import pytest
 import rig
+import torch
 
 from executor import archive  # isort: skip
 from executor.launch import Compiled  # isort: skip
-from shared import plan  # isort: skip
+from oracle import together  # isort: skip
+from shared import plan, values  # isort: skip
 
 SIGNATURE = (("x", "*fp32"), ("w", "*fp32"), ("y", "*fp32"), ("n", "i32"), ("total", "i32"), ("BLOCK", "constexpr"))
 TELLING = (
@@ -126,6 +130,10 @@ WRONG = {
     "in the last row": ("mask=inside)\n", "mask=inside & (at < total - 1))\n"),
     "at zeros": ("value = ", "value = tl.where(tl.load(x + at, mask=inside) == 0.0, 1.0, 0.0) + "),
     "into its input": ("    tl.store(y", "    tl.store(x + at, value, mask=inside)\n    tl.store(y"),
+    "into the last of its input": (
+        "    tl.store(y",
+        "    tl.store(x + at, value + 1, mask=inside & (at == total - 1))\n    tl.store(y",
+    ),
     "not a number": ("value, mask", "tl.where(value > 50.0, float('nan'), value), mask"),
 }
 
@@ -137,6 +145,20 @@ def test_what_is_wrong_is_wrong(judges: dict[str, Judge], what: str) -> None:
     found = {name: judge(source, seed=5) for name, judge in judges.items()}
     assert list(found["together"].values())[-1]["outcome"] == "fail"
     assert told(found["together"]) == told(found["alone"])
+
+
+def test_of_a_small_case_no_more_is_compared_than_its_inputs_take() -> None:
+    peer: Any = SimpleNamespace(arena=SimpleNamespace(bytes=torch.arange(3 << 12).to(torch.uint8)))
+    tree = values.encode([torch.empty(100), 3], lambda tensor: values.TensorNote.of(tensor, 0))
+    item: Any = SimpleNamespace(tree=tree)
+    batch = together._Batch(Mock(reference=Mock(peer=peer, sizes=Mock(inputs=1 << 12))), [item] * 3)
+    with patch.object(together, "_groups", lambda _: []):
+        batch._draw()
+    assert torch.equal(batch._pristine.view(torch.uint8), peer.arena.bytes.view(3, -1)[:, :512])
+    for at, is_seen in ((2 << 12, True), ((2 << 12) + 511, True), ((2 << 12) + 512, False)):
+        peer.arena.bytes[at] ^= 1
+        assert batch._is_unchanged() != is_seen
+        peer.arena.bytes[at] ^= 1
 
 
 def test_kernels_that_do_nothing_that_matters_are_a_hack(judges: dict[str, Judge]) -> None:

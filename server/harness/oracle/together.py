@@ -17,7 +17,7 @@ from shared import values
 from shared.wire import Json
 
 from oracle import tolerance, variations
-from oracle.peer import PeerFailed, Run
+from oracle.peer import Peer, PeerFailed, Run
 from oracle.reference import (
     JITTERED,
     LIMIT_MS,
@@ -136,7 +136,7 @@ class _Batch:
         self._items = items
         self._reference = job.reference
         self._size = job.reference.sizes.inputs
-        self._end = len(items) * self._size
+        self._used = 0  # bytes of a set that inputs take, at most
 
     def run(self) -> None:
         with blamed("answers"):
@@ -193,8 +193,14 @@ class _Batch:
                         view.copy_(kept)
                 elif item.transform is not None:
                     item.is_unfit = not job.transform(case, item.transform, item.tree, item.seed)
-        assert reference.peer.arena is not None
-        self._pristine = reference.peer.arena.bytes[: self._end].clone()
+        self._used = max(place_tree(item.tree, 0)[1] for item in self._items)
+        self._pristine = self._inputs_in(reference.peer).clone(memory_format=torch.contiguous_format)
+
+    def _inputs_in(self, peer: Peer) -> torch.Tensor:
+        """All inputs, a set a row, as words: of a small case no more of its set than they take."""
+        assert peer.arena is not None
+        words = peer.arena.bytes[: len(self._items) * self._size].view(torch.int64)
+        return words.view(len(self._items), -1)[:, : self._used // 8]
 
     def _answer(self, items: list[Item]) -> bool:
         """The reference's calls, in one bell; False: they are of no use."""
@@ -239,9 +245,7 @@ class _Batch:
             return []
 
     def _is_unchanged(self) -> bool:
-        arena = self._reference.peer.arena
-        assert arena is not None
-        if torch.equal(arena.bytes[: self._end], self._pristine):
+        if torch.equal(self._inputs_in(self._reference.peer), self._pristine):
             return True
         self._reference.mutates_inputs = True
         return False
@@ -253,10 +257,9 @@ class _Batch:
         job, candidate = self._job, self._job.candidate
         items = [item for item in items if _form_of(item) is not None]
         groups = _groups(items)
-        assert candidate.arena is not None
         if not items:
             return
-        candidate.arena.bytes[: self._end].copy_(self._pristine)
+        self._inputs_in(candidate).copy_(self._pristine)
         synchronize(candidate.device)
         first, count = 0, len(items)
         original = items[-1] if items[-1].is_original else None
@@ -289,12 +292,11 @@ class _Batch:
 
     def _compare_calls(self, groups: list[list[Item]], count: int, original: Item | None) -> None:
         job, candidate = self._job, self._job.candidate
-        assert candidate.arena is not None
         start = time.monotonic_ns()
         calls = [self._ring(groups, count)]
         took_ms = (time.monotonic_ns() - start) / 1e6 / count
         calls.append(self._ring([*groups, [original]] if original else groups, count + bool(original)))
-        if not all(calls) or not torch.equal(candidate.arena.bytes[: self._end], self._pristine):
+        if not all(calls) or not torch.equal(self._inputs_in(candidate), self._pristine):
             return
         for index, group in enumerate(groups):
             _compare_rows(job, group, [call[index] for call in calls])
