@@ -91,6 +91,22 @@ SOURCE = textwrap.dedent("""\
         tl.atomic_add(turn, 1)
 
     @triton.jit
+    def sums_before(x, y, turn):
+        before = tl.atomic_add(turn, tl.load(x + tl.program_id(0)))
+        tl.store(y + tl.program_id(0), before)
+
+    @triton.jit
+    def sums_in_turn(x, y, turn):
+        at = tl.atomic_add(turn, 1)
+        tl.store(y + at + 1, tl.load(y + at) + tl.load(x + at))
+
+    @triton.jit
+    def last_sums(x, y, turn):
+        tl.store(y + tl.program_id(0), 2 * tl.load(x + tl.program_id(0)))
+        if tl.atomic_add(turn, 1) == 3:
+            tl.store(y + 4, tl.sum(tl.load(y + tl.arange(0, 4))))
+
+    @triton.jit
     def tile(desc, o, R: tl.constexpr, C: tl.constexpr):
         v = desc.load([1, 0])
         i = tl.arange(0, R)[:, None] * C + tl.arange(0, C)[None, :]
@@ -455,12 +471,26 @@ def an_address_at_the_end_of_all_memory_is_in_no_tensor() -> None:
 def what_another_program_stored_is_not_seen_unless_programs_wait_for_each_other() -> None:
     waits = [*COPY[:2], ("turn", "*i32")]
     inputs = [torch.arange(1.0, 5.0), torch.zeros(1), torch.zeros(1, dtype=torch.int32)]
-    rows = (("total", COPY[:2], 4.0), ("total_by_turns", waits, 10.0), ("total_by_flags", waits, 10.0))
+    rows = (("total", COPY[:2], 1.0), ("total_by_turns", waits, 10.0), ("total_by_flags", waits, 10.0))
     for name, kinds, expected in rows:
         kernel = [Function(name, line(name), (TL,), (), False)]
         launch = Launch(0, (4, 1, 1), tuple(Ref(at) for at in range(len(kinds))), 33)
         found = run(kernel, kinds, {}, [launch], [value.clone() for value in inputs[: len(kinds)]])
         assert found[1].item() == expected, (name, found)
+
+
+def an_atomic_operation_puts_programs_in_no_order_but_publishes_what_was_stored_before() -> None:
+    """The first two rely on the order in which programs happen to run, the third on nothing."""
+    kinds = [("x", "*fp32"), ("y", "*fp32"), ("turn", "*i32")]
+    inputs = [torch.arange(1.0, 5.0), torch.zeros(5), torch.zeros(1, dtype=torch.int32)]
+    rows = (("sums_before", [9, 7, 4, 0, 0]), ("sums_in_turn", [0, 1, 2, 3, 4]), ("last_sums", [2, 4, 6, 8, 20]))
+    for name, expected in rows:
+        kernel = [Function(name, line(name), (TL,), (), False)]
+        kinds[2] = ("turn", "*fp32" if name == "sums_before" else "*i32")
+        given = [value.clone() for value in inputs]
+        given[2] = given[2].float() if name == "sums_before" else given[2]
+        found = run(kernel, kinds, {}, [Launch(0, (4, 1, 1), (Ref(0), Ref(1), Ref(2)), 33)], given)
+        assert found[1].tolist() == expected, (name, found)
 
 
 def a_write_to_another_part_of_ones_own_storage_is_a_write_like_any() -> None:

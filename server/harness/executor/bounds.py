@@ -5,8 +5,9 @@ held against the memory of the tensors that the plan has at that time, and a loa
 answer has in it, whatever lies there.
 
 The interpreter runs the programs of a launch one after the other, a GPU side by side. Where a launch is `unordered` a
-load of what another program has stored gets what was there before, as it may on a GPU, until an atomic operation
-or a volatile load puts programs in an order.
+load of what another program has stored gets what was there before, as it may on a GPU. A volatile load puts programs
+in an order; so does an atomic operation where a program can wait for another (`may_wait`). Where none can, the last
+program is run first, and an atomic operation publishes what its own program has stored before it, and nothing else.
 """
 
 from __future__ import annotations
@@ -30,20 +31,27 @@ class _Written:
     programs: Any
     """Of each element: the program that stored it last, -1 for none."""
     before: Any
-    """What was there, as unsigned integers."""
+    """What was there, or was published since, as unsigned integers."""
+    memory: Any
+    """What is there."""
 
     @staticmethod
     def of(start: int, end: int, size: int) -> _Written:
         count = (end - start) // size
         memory = np.frombuffer((ctypes.c_uint8 * (count * size)).from_address(start), dtype=f"u{size}")
-        return _Written(size, np.full(count, -1, dtype=np.int64), memory.copy())
+        return _Written(size, np.full(count, -1, dtype=np.int64), memory.copy(), memory)
 
 
 class Bounds:
     """The memory that one launch may use. A violation is kept, since the interpreter tells only that it failed."""
 
     def __init__(
-        self, inputs: Iterable[torch.Tensor], others: Iterable[torch.Tensor], *, is_unordered: bool = False
+        self,
+        inputs: Iterable[torch.Tensor],
+        others: Iterable[torch.Tensor],
+        *,
+        is_unordered: bool = False,
+        may_wait: bool = True,
     ) -> None:
         """inputs: borrowed memory, of which each tensor's own part counts; others: with all of their storage."""
         inputs = list(inputs)
@@ -58,6 +66,11 @@ class Bounds:
         self._ends = np.array([end for _, end in ranges], dtype=np.uint64)
         self.violation: str | None = None
         self._is_unordered = is_unordered
+        self._may_wait = may_wait
+        self.is_backward = is_unordered and not may_wait
+        self._storing = -1
+        self._unpublished: list[tuple[_Written, Any]] = []
+        """What the program that runs has stored since its last atomic operation: elements of runs."""
         self._written: dict[int, _Written] = {}
 
     def inside(self, addresses: Any, size: int) -> Any:
@@ -76,16 +89,30 @@ class Bounds:
             raise IndexError(self.violation)
 
     def put_in_order(self) -> None:
-        """An atomic operation or a volatile load was run: what is stored may be meant for others."""
+        """A volatile load was run, by a program that waits for another: what is stored may be meant for others."""
         self._is_unordered = False
+
+    def publish(self, program: int) -> None:
+        """Before an atomic operation."""
+        if self._may_wait:
+            self.put_in_order()
+        if self._is_unordered and program == self._storing:
+            for run, elements in self._unpublished:
+                run.programs[elements] = -1
+                run.before[elements] = run.memory[elements]
+        self._unpublished.clear()
 
     def stores(self, program: int, addresses: Any, mask: Any, size: int) -> None:
         """Before a store inside."""
         if not self._is_unordered:
             return
         used = np.broadcast_to(addresses, mask.shape)[mask]
+        if program != self._storing:
+            self._storing = program
+            self._unpublished.clear()
         for run, _, elements in self._elements(used, size, opens=True):
             run.programs[elements] = program
+            self._unpublished.append((run, elements))
 
     def undo_others(self, program: int, addresses: Any, mask: Any, found: Any) -> None:
         """After a load: puts what was there before into the place of what other programs have stored."""
@@ -162,8 +189,13 @@ def install() -> None:
     if hasattr(builder, "is_bounded"):
         return
     builder.is_bounded = True
-    load, store = builder.create_masked_load, builder.create_masked_store
+    load, store, set_place = builder.create_masked_load, builder.create_masked_store, builder.set_grid_idx
     rmw, cas = builder.create_atomic_rmw, builder.create_atomic_cas
+
+    def placed(self: Any, *place: int) -> None:
+        if _active and _active[-1].is_backward:
+            place = tuple(of - 1 - at for at, of in zip(place, self.grid_dim, strict=True))
+        set_place(self, *place)
 
     def bounded_load(
         self: Any, ptrs: Any, mask: Any, other: Any, cache_modifier: Any, eviction_policy: Any, is_volatile: Any
@@ -192,14 +224,15 @@ def install() -> None:
     def bounded_rmw(self: Any, op: Any, ptr: Any, val: Any, mask: Any, *more: Any) -> Any:
         if _active:
             _active[-1].require(ptr.data, mask.data, val.data.itemsize)
-            _active[-1].put_in_order()
+            _active[-1].publish(_program(self))
         return rmw(self, op, ptr, val, mask, *more)
 
     def bounded_cas(self: Any, ptr: Any, cmp: Any, val: Any, *more: Any) -> Any:
         if _active:
             _active[-1].require(ptr.data, np.ones(ptr.data.shape, dtype=bool), val.data.itemsize)
-            _active[-1].put_in_order()
+            _active[-1].publish(_program(self))
         return cas(self, ptr, cmp, val, *more)
 
+    builder.set_grid_idx = placed
     builder.create_masked_load, builder.create_masked_store = bounded_load, bounded_store
     builder.create_atomic_rmw, builder.create_atomic_cas = bounded_rmw, bounded_cas

@@ -169,6 +169,7 @@ class Model:
         inner.__call__ = _call_inner
         self._functions, self._kernels, self._lost = functions, kernels, lost
         self._linked: dict[int, dict[int, Any]] = {}
+        self._waits: dict[int, bool] = {}
         self._is_silent = False
         self._is_unordered = False
         self._replay = Replay(trace, CPU, self._launch, self._choose, allows=allows, prepares=lambda _call: True)
@@ -184,8 +185,9 @@ class Model:
     def call(self, inputs: Any) -> Any:
         """Outputs for inputs, both as the trace's trees have them. What nothing wrote is NaN, or the greatest integer.
 
-        In every other call, from the first on, programs of a launch see nothing of each other's (bounds.py), so that
-        the answers of a race differ. Raises StepError, ValueError for the inputs.
+        In every other call, from the first on, programs of a launch see nothing of each other's that is not
+        meant for them, and the last may be run first (bounds.py), so that the answers of a race differ. Raises
+        StepError, ValueError for the inputs.
         """
         self._is_unordered = not self._is_unordered
         with poisoned():
@@ -208,11 +210,20 @@ class Model:
         finally:
             self._is_silent = False
 
+    def _closure(self, kernel: plan.Kernel) -> list[int]:
+        also = [found for _, value in kernel.constants for found in function_refs(value)]
+        return self._functions.closure(kernel.function, also)
+
+    def _may_wait(self, index: int) -> bool:
+        """A program of the kernel may wait for another: one that comes later in its order would never be run."""
+        if index not in self._waits:
+            texts = [self._functions.texts[at] for at in self._closure(self._kernels[index])]
+            self._waits[index] = any(isinstance(node, ast.While) for text in texts for node in ast.walk(text.tree))
+        return self._waits[index]
+
     def _link(self, index: int) -> dict[int, Any]:
         if index not in self._linked:
-            kernel = self._kernels[index]
-            also = [found for _, value in kernel.constants for found in function_refs(value)]
-            self._linked[index] = self._functions.link(self._functions.closure(kernel.function, also), interpreted)
+            self._linked[index] = self._functions.link(self._closure(self._kernels[index]), interpreted)
         return self._linked[index]
 
     def _launch(self, step: plan.Launch, grid: tuple[int, int, int], args: tuple[Any, ...]) -> None:
@@ -226,7 +237,12 @@ class Model:
             _argument(kind, value, made.__getitem__) for (_, kind), value in zip(kernel.signature, args, strict=True)
         ]
         tensors = [*self._replay.live.values(), *_tensors(args)]
-        memory = bounds.Bounds(self._replay.borrowed, tensors, is_unordered=self._is_unordered)
+        memory = bounds.Bounds(
+            self._replay.borrowed,
+            tensors,
+            is_unordered=self._is_unordered,
+            may_wait=self._may_wait(step.kernel),
+        )
         try:
             with bounds.held(memory):
                 function.run(*values, grid=grid, warmup=False)
