@@ -376,6 +376,22 @@ def test_coarse_values_are_no_rounding_where_the_references_are_coarse_too() -> 
     assert not tolerance.is_rounded(fine[:10, :10].half().float(), fine[:10, :10]), "too few to tell"
 
 
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_values_of_eight_bits_that_are_cut_off_are_not_rounded(dtype: torch.dtype) -> None:
+    exact = 20 * torch.randn(64, 128, generator=torch.Generator().manual_seed(3))
+    digits = 20 if dtype is torch.float8_e4m3fn else 21
+    cut = (exact.view(torch.int32) >> digits << digits).view(torch.float32).to(dtype)
+    wanted = exact.double().to(dtype)
+    noise = 1 + 3e-3 * torch.randn(exact.shape, generator=torch.Generator().manual_seed(4))
+    own = tolerance.sample(exact.bfloat16().to(dtype))
+    limit = limit_for(dtype, wanted, 0.0, tf32=False)
+    for wrong in (cut, (exact * 0.95).to(dtype)):
+        assert compare(wrong, wanted, limit).is_match(limit) and tolerance.is_misrounded(wrong, own, wanted)
+    for honest in (exact.to(dtype), exact.bfloat16().to(dtype), (exact * noise).to(dtype)):
+        assert not tolerance.is_misrounded(honest, own, wanted)
+    assert not tolerance.is_misrounded(cut[:2, :8], tolerance.sample(wanted[:2, :8]), wanted[:2, :8]), "too few to tell"
+
+
 def test_integers_are_surely_within_where_they_are_equal() -> None:
     a, exact = torch.arange(6).reshape(2, 3), Limit(0.0, 0.0)
     assert tolerance.are_surely_within([(a.clone(), a, exact), (a > 2, a > 2, exact)])

@@ -1066,7 +1066,7 @@ class Job:
                 continue
             _compare(f"output {path}", path, got, wanted, limits[index], result, expected.other(index))
             if isinstance(leaf, torch.Tensor) and not is_kernelbench and result.name in PLAIN_CASES:
-                _check_rounding(path, leaf, expected.allowed[index], result)
+                _check_rounding(path, leaf, expected.allowed[index], wanted, result)
         self._account(expected, {}, result)
         return limits
 
@@ -1208,7 +1208,13 @@ def _is_number(leaf: Any) -> bool:
     return isinstance(leaf, float | complex)
 
 
-def _check_rounding(path: str, got: torch.Tensor, allowed: torch.Tensor, result: CaseResult) -> None:
+def _check_rounding(
+    path: str, got: torch.Tensor, allowed: torch.Tensor, wanted: torch.Tensor, result: CaseResult
+) -> None:
+    if result.class_ is None and tolerance.is_misrounded(got, allowed, wanted):
+        kind = str(got.dtype).removeprefix("torch.")
+        text = f"output {path}: many of its values are one step of {kind} beside the right ones: not rounded to nearest"
+        result.fail("mismatch", text)
     if result.class_ is None and tolerance.is_rounded(got, allowed):
         kind = "bfloat16" if got.dtype is torch.float16 else "16 bits"
         text = f"output {path}: its values are of {kind} though its dtype is {got.dtype}: half precision inside"

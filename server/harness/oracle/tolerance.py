@@ -70,6 +70,9 @@ SUBNORMAL: Final = {
 """GPUs flush results below it to zero in fast arithmetic. Not for float16, whose subnormal numbers are used."""
 ROUNDED_LEAST: Final = 256
 """Fewer elements than this do not tell whether outputs were rounded."""
+MISROUNDED_MOST: Final = 0.25
+"""Share of a float8 output's values that may be neighbours of right ones: a product in half precision errs in a tenth,
+who cuts off in a half."""
 DIFFERING: Final = 0.01
 """Share of an output's elements that must change with the inputs."""
 
@@ -193,6 +196,22 @@ def is_rounded(got: torch.Tensor, allowed: torch.Tensor) -> bool:
     if got.dtype not in _LAST_BITS or allowed.dtype is not got.dtype:
         return False
     return _share_of_short(sample(got)) > 0.99 and _share_of_short(allowed) < 0.5
+
+
+def is_misrounded(got: torch.Tensor, own: torch.Tensor, expected: torch.Tensor) -> bool:
+    """A float8 output of which more values differ from both answers of the reference than an honest error explains.
+
+    Its limit is one step of the type, within which a value that was cut off, and not rounded, lies as well. own: a
+    sample of the reference's output; expected: the whole one in fp64.
+    """
+    if got.itemsize != 1 or not got.is_floating_point() or got.shape != expected.shape:
+        return False
+    mine, theirs = sample(got).double(), own.double()
+    if mine.numel() < ROUNDED_LEAST or mine.shape != theirs.shape:
+        return False
+    wide = sample(expected).to(got.dtype).double()
+    ambiguous = float((theirs != wide).double().mean())
+    return float(((mine != theirs) & (mine != wide)).double().mean()) > MISROUNDED_MOST + ambiguous
 
 
 _LAST_BITS: Final = {torch.float32: (torch.int32, 0x1FFF), torch.float16: (torch.int16, 0x7)}
