@@ -32,6 +32,17 @@ def test_spikes_leave_the_range_of_half_precision_on_both_sides() -> None:
         assert int((tensor.abs() > 20).sum()) < 20
 
 
+def test_the_first_and_the_last_value_are_spikes() -> None:
+    """Else a mean of many may leave one of them out."""
+    for x in (torch.rand(128, 513) + 0.5, torch.randn(64)):
+        changed, first, last = x.clone(), x.clone(), x.clone()
+        assert variations.apply("spikes", [changed], 3) and variations.apply("spikes", [last, first], 3)
+        assert changed.flatten()[0].abs() > 100 and changed.flatten()[-1].abs() > 100
+        assert first.flatten()[0].abs() > 100 and last.flatten()[-1].abs() > 100, "of two tensors at one end each"
+    few = torch.rand(8) + 0.5
+    assert variations.apply("spikes", [few], 3) and int((few > 1000).sum()) <= 2
+
+
 def test_rows_that_spikes_make_constant_have_an_exact_sum() -> None:
     """Else a layer norm tells kernels apart by how they round the mean: what is left of it is divided by 0.003."""
     for seed in range(20):

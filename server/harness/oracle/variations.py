@@ -18,6 +18,8 @@ from shared import values
 SPIKE: Final = {torch.float64: 1e6, torch.float32: 131072.0, torch.bfloat16: 131072.0, torch.float16: 8.0}
 """Factor of a spike. In float32 it leaves the range of float16, so that half precision inside shows."""
 SPIKE_SHARE: Final = 1e-4
+SPIKED_ENDS: Final = 64
+"""Of fewer elements too many would be spikes, and one that is left out shows by itself."""
 OUTLIER: Final = 1000.0
 """Times the median of magnitudes beyond which a value is taken for a spike."""
 ROW_SHARE: Final = 0.125
@@ -304,6 +306,21 @@ def sparse(tensor: torch.Tensor, seed: int) -> bool:
     return sparse_sets(tensor, 1, 0, seed)
 
 
+def _ends(tensor: torch.Tensor) -> torch.Tensor | None:
+    """The first and the last of its values, as a view; None: there are few, and one that is left out shows."""
+    flat = _flat(tensor)
+    return None if flat is None or flat.numel() < SPIKED_ENDS else flat[:: flat.numel() - 1]
+
+
+def _spike_ends(tensor: torch.Tensor, before: torch.Tensor, seed: int, *, both: bool) -> None:
+    """Make spikes of what was there before, where it is not one yet: which of many a sum leaves out shows by nothing
+    else. both: or one of the two, for of two tensors spikes at one place would be multiplied by each other."""
+    now = _ends(tensor)
+    assert now is not None
+    for end in (0, 1) if both else (seed % 2,):
+        now[end] = torch.where(now[end] == before[end], before[end] * SPIKE.get(tensor.dtype, 2.0), now[end])
+
+
 def sparse_sets(first: torch.Tensor, sets: int, distance: int, seed: int) -> bool:
     """The same for so many tensors like this one, the next ones `distance` bytes further each in its memory."""
     flat = _flat(first)
@@ -365,7 +382,12 @@ def apply(name: str, tensors: list[torch.Tensor], seed: int) -> bool:
     kinds = INTEGERS if name == "ends" else SPIKE
     chosen = [tensor for tensor in tensors if tensor.dtype in kinds and tensor.numel()]
     rising = [tensor for tensor in chosen if is_sorted(tensor)]
+    ends = [_ends(tensor) if name == "spikes" else None for tensor in chosen]
+    ends = [None if end is None else end.clone() for end in ends]
     changed = [TRANSFORMS[name](tensor, seed + index) for index, tensor in enumerate(chosen)]
+    for index, (tensor, end) in enumerate(zip(chosen, ends, strict=True)):
+        if end is not None and changed[index] and not (is_symmetric(tensor) or is_sorted(tensor)):
+            _spike_ends(tensor, end, seed + index, both=len(chosen) == 1)
     for tensor in rising:
         tensor.copy_(tensor.sort(-1).values)
     return any(changed)
