@@ -191,7 +191,7 @@ def test_a_group_asks_for_the_right_answers_once(rig: Rig, task: tuple[str, dict
     first, *others = [recalled(source, 77) for source in (HONEST, HONEST, wrong)]
     assert first[0] == 0, "nobody had asked before"
     tiny, full = others[0]
-    assert tiny == 1 + len(variations.SECRET) - 3 + 1 and full >= 4  # all, less three that are not fit here, and NaN
+    assert tiny == 1 + len(variations.SECRET) - 5 + 1 and full >= 4  # all, less five that are not fit here, and NaN
     assert others[1] == [1]
     assert recalled(HONEST, 78)[0] == 0
     assert outcomes[0] == outcomes[1] == outcomes[3] and outcomes[2][-1] == ("tiny", "fail", "mismatch")
@@ -272,8 +272,8 @@ def test_an_honest_answer_passes_every_secret_transformation(rig: Rig) -> None:
     rules = policy(variations={"count": 12, "value": True, "shape": True, "dtype": True})
     found = rig.judge(child, spec, STATELESS, LAZY.replace("CHANGE", ""), rules=rules)
     names = [item["name"] for item in found["full"]["detail"]["cases"] if item["outcome"] == "pass"]
-    # A relu of negative numbers is nothing; there are no integers; the inputs have both signs.
-    asked = set(variations.SECRET) - {"lowered", "ends", "wide"}
+    # A relu of negative numbers is nothing; no integers; the one input has both signs, and many values.
+    asked = set(variations.SECRET) - {"lowered", "ends", "wide", "opposed", "filled"}
     assert len(names) == 12 and asked <= set(names), found["full"]
     assert found["tiny"]["generality"] is None
 

@@ -43,6 +43,24 @@ def test_the_first_and_the_last_value_are_spikes() -> None:
     assert variations.apply("spikes", [few], 3) and int((few > 1000).sum()) <= 2
 
 
+def test_what_is_the_same_throughout_gets_values_and_nothing_else() -> None:
+    x, bias, flags, none = torch.randn(8, 64), torch.zeros(64), (torch.arange(64) % 2).float(), torch.zeros(4).long()
+    kept, scale = (x.clone(), flags.clone()), torch.ones(1)
+    assert variations.apply("filled", [x, bias, flags, none, scale], 3)
+    assert 1 < scale.item() < 2
+    assert torch.equal(x, kept[0]) and torch.equal(flags, kept[1]) and not none.any()
+    assert bool((bias >= 0).all()) and bias.max() > 8 and (bias < 1).any() and len(bias.unique()) > 32
+    assert not variations.apply("filled", [x, flags, none], 3)
+
+
+def test_products_of_opposed_inputs_are_far_below_zero() -> None:
+    """A finite fill of a mask is then the greatest logit."""
+    for seed in (1, 2):
+        q, k = torch.randn(4, 32), torch.randn(9, 32)
+        assert variations.apply("opposed", [q, k], seed) and (q @ k.T * 32**-0.5).max() < -20000
+    assert not variations.apply("opposed", [torch.randn(4, 32), torch.ones(4)], 1), "one alone is `offset`"
+
+
 def test_rows_that_spikes_make_constant_have_an_exact_sum() -> None:
     """Else a layer norm tells kernels apart by how they round the mean: what is left of it is divided by 0.003."""
     for seed in range(20):
@@ -67,7 +85,8 @@ def test_zeros_stay_zeros() -> None:
         is_changed = variations.apply(name, [changed], 5)
         assert torch.equal(changed.triu(1), torch.zeros(64, 64)), name
         assert is_changed == (not torch.equal(changed, tensor)), name
-        assert is_changed != (name in ("permuted", "shifted", "constant rows", "ends", "wide")), name
+        unfit = ("permuted", "shifted", "constant rows", "ends", "wide", "opposed", "filled")
+        assert is_changed != (name in unfit), name
 
 
 def test_symmetric_matrices_stay_symmetric() -> None:
@@ -78,7 +97,8 @@ def test_symmetric_matrices_stay_symmetric() -> None:
         is_changed = variations.apply(name, [changed], 5)
         assert torch.equal(changed, changed.T), name
         assert is_changed == (not torch.equal(changed, tensor)), name
-        assert is_changed != (name in ("shifted", "constant rows", "zeros", "nan", "ends", "wide")), name
+        unfit = ("shifted", "constant rows", "zeros", "nan", "ends", "wide", "opposed", "filled")
+        assert is_changed != (name in unfit), name
 
 
 def test_zeros_and_ones_keep_their_meaning() -> None:

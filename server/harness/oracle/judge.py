@@ -53,7 +53,7 @@ PLAIN_CASES: Final = ("original", "signs", "own")
 """Whose outputs have the last digits that rounding leaves: no constant rows, nothing saturated by scaling."""
 SCREEN_ELEMENTS: Final = 1 << 16
 SCREEN_S: Final = 1.0
-SCREEN_LEAST: Final = 5
+SCREEN_LEAST: Final = 7
 """How long the transformations are tried at a tiny case, in a secret order, and how many however long they take. Those
 that were not tried there come first at the task's own size."""
 CHEAP_NS: Final = 10_000_000

@@ -25,8 +25,12 @@ OUTLIER: Final = 1000.0
 ROW_SHARE: Final = 0.125
 OFFSET: Final = {torch.float64: 1000.0, torch.float32: 1000.0, torch.float16: 16.0, torch.bfloat16: 4.0}
 """Added by `offset`. In half types it is no larger than leaves the values their last digits."""
+OPPOSED: Final = 100.0
+"""At most so much: a product of what `opposed` makes is far below zero, and not beyond what a mask is filled with."""
 LARGE: Final = 100.0
 SMALL: Final = 1e-3
+FILLED_STEPS: Final = 5
+"""Powers of two, from 1 on, by which the values of `filled` are multiplied: some are seen beside large sums."""
 ZERO_SHARE: Final = 0.125
 ROWS_LEAST: Final = 4
 """Of so many rows one at least is zero throughout."""
@@ -129,6 +133,26 @@ def offset(tensor: torch.Tensor, seed: int) -> bool:
 def lowered(tensor: torch.Tensor, seed: int) -> bool:
     """The same subtracted: all values are far below zero, where a maximum from 0 and a finite fill are the greatest."""
     return _moved(tensor, -OFFSET.get(tensor.dtype, 1.0))
+
+
+def opposed(tensor: torch.Tensor, seed: int) -> bool:
+    """Raised by an even seed, lowered by an odd one, as tensors in turn are: every product of two is below zero, and
+    so are the logits of an attention."""
+    by = min(OPPOSED, OFFSET.get(tensor.dtype, 1.0))
+    return _moved(tensor, -by if seed % 2 else by)
+
+
+def filled(tensor: torch.Tensor, seed: int) -> bool:
+    """A tensor of one value throughout gets others. In place of zero (a bias, a state to begin with): none negative,
+    small and large. Of another value (a weight, a factor): up to twice that."""
+    if bool((tensor != tensor.reshape(-1)[0]).any()):
+        return False
+    drawn = torch.rand((2, *tensor.shape), generator=_generator(tensor, seed), device=tensor.device)
+    if bool((tensor != 0).any()):
+        tensor.mul_(1 + drawn[0])
+    else:
+        tensor.copy_(drawn[0] * torch.exp2(torch.floor(drawn[1] * FILLED_STEPS)))
+    return True
 
 
 def negative(tensor: torch.Tensor, seed: int) -> bool:
@@ -350,6 +374,8 @@ TRANSFORMS: Final[dict[str, Transform]] = {
     "wide": wide,
     "offset": offset,
     "lowered": lowered,
+    "opposed": opposed,
+    "filled": filled,
     "negative": negative,
     "small": small,
     "zeros": zeros,
@@ -361,14 +387,15 @@ TRANSFORMS: Final[dict[str, Transform]] = {
     "constant rows": constant_rows,
 }
 SECRET: Final = (
-    "large", "wide", "offset", "lowered", "small", "zeros", "ties", "ends", "permuted", "shifted", "constant rows",
+    "large", "wide", "offset", "lowered", "opposed", "filled", "small", "zeros", "ties", "ends", "permuted", "shifted",
+    "constant rows",
 )  # fmt: skip
 """Of these one is chosen for each submission by its secret seed; `signs` and `spikes` are always tried."""
 EXTREME: Final = (*SECRET, "spikes")
 """Whose inputs leave some answers of the reference's to chance: a few elements may differ by more."""
-TIED: Final = ("zeros", "ties", "constant rows", "offset", "lowered")
+TIED: Final = ("zeros", "ties", "constant rows", "offset", "lowered", "opposed")
 """Whose inputs have equal values, by rounding at least: of no use where the answer says which of some was chosen."""
-MOVING: Final = ("offset", "lowered")
+MOVING: Final = ("offset", "lowered", "opposed")
 """Which leave a matrix next to one that has no inverse: what is made of it depends on how it was rounded."""
 UNTIMED: Final = {"spikes", "nan"}
 """Not in timed calls: beside spikes precision does not show, and by NaN nothing is decided."""
@@ -381,6 +408,8 @@ def apply(name: str, tensors: list[torch.Tensor], seed: int) -> bool:
     """Transform all floating-point tensors (`ends`: all integers); False when there was nothing that it changes."""
     kinds = INTEGERS if name == "ends" else SPIKE
     chosen = [tensor for tensor in tensors if tensor.dtype in kinds and tensor.numel()]
+    if name == "opposed" and sum(not is_label(tensor) for tensor in chosen) < 2:
+        return False
     rising = [tensor for tensor in chosen if is_sorted(tensor)]
     ends = [_ends(tensor) if name == "spikes" else None for tensor in chosen]
     ends = [None if end is None else end.clone() for end in ends]
