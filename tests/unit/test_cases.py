@@ -331,3 +331,17 @@ def test_uneven_sizes_and_other_arguments_are_looked_for() -> None:
     assert others["shape odd"] == {"M": 129}
     assert others["arguments x1.25"] == {"eps": 1.25e-5, "get_init_inputs:float0": 0.625}
     assert next(case for case in found["cases"]["other"] if case["name"] == "arguments x1.25")["init"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_equal_values_of_half_types_are_told_apart_and_others_keep_their_order(dtype: torch.dtype) -> None:
+    x = torch.randn(4, 500, generator=torch.Generator().manual_seed(1)).to(dtype)
+    x[0, :4] = torch.tensor([2.0, -1.0, 2.0, -1.0])
+    falling, rising = (cases.cast_untied([x, x.float(), torch.arange(3)], name) for name in cases.UNTIED)
+    order = x.sort(stable=True, dim=-1).indices
+    assert (x.sort(dim=-1).values.diff() == 0).any() and (rising[0].gather(-1, order).diff() > 0).all()
+    order = x.sort(stable=True, dim=-1, descending=True).indices
+    assert (falling[0].gather(-1, order).diff() < 0).all()
+    assert falling[0][0, 0] > falling[0][0, 2] and falling[0][0, 1] > falling[0][0, 3], "the first is the largest"
+    assert rising[0][0, 0] < rising[0][0, 2] and rising[0][0, 1] < rising[0][0, 3], "the first is the smallest"
+    assert torch.equal(falling[1], x.double()) and torch.equal(falling[2], torch.arange(3))

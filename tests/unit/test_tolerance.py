@@ -392,6 +392,18 @@ def test_values_of_eight_bits_that_are_cut_off_are_not_rounded(dtype: torch.dtyp
     assert not tolerance.is_misrounded(cut[:2, :8], tolerance.sample(wanted[:2, :8]), wanted[:2, :8]), "too few to tell"
 
 
+def test_of_several_right_answers_integers_may_mix_and_floats_may_not() -> None:
+    a, b, c, exact = torch.tensor([1, 5, 9]), torch.tensor([2, 5, 9]), torch.tensor([1, 7, 9]), Limit(0.0, 0.0)
+    others = torch.stack([b, c])
+    for got in (a, b, c, torch.tensor([2, 7, 9])):
+        assert compare(got, a, exact, others).is_match(exact)
+    assert not compare(torch.tensor([1, 6, 9]), a, exact, others).is_match(exact)
+    limit = Limit(1e-6, 1e-6)
+    for got in (a, b, c, torch.tensor([2, 7, 9])):
+        found = compare(got.float(), a.float(), limit, others.float())
+        assert found.is_match(limit) == any(torch.equal(got, one) for one in (a, b, c))
+
+
 def test_integers_are_surely_within_where_they_are_equal() -> None:
     a, exact = torch.arange(6).reshape(2, 3), Limit(0.0, 0.0)
     assert tolerance.are_surely_within([(a.clone(), a, exact), (a > 2, a > 2, exact)])

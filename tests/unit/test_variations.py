@@ -237,8 +237,9 @@ def test_who_chooses_among_equals_gets_none_and_an_index_is_never_varied() -> No
     assert [variations.name_for(name, computes) for name in ("ties", "spikes", "ends")] == ["ties", "spikes", "ends"]
     solves = {**computes, "solves": True}
     assert [variations.name_for(name, solves) for name in ("offset", "lowered", "small")] == [None, None, "small"]
-    stand_ins = [variations.name_for(name, chooses) for name in ("offset", "lowered")]
-    assert stand_ins == [None, "negative"], "rounding makes ties"
+    stand_ins = [variations.name_for(name, chooses) for name in ("offset", "lowered", "large")]
+    assert stand_ins == [None, "negative", "loud"], "rounding makes ties"
+    assert variations.name_for("small", chooses, is_half=True) is None
     assert variations.name_for("ties", {}) is None, "of a task of before it is not known"
 
 

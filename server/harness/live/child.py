@@ -493,7 +493,7 @@ class Child:
             model = wide[0] if wide else _in_fp64(model)
             if not wide and isinstance(model, torch.nn.Module) and next(model.buffers(), None) is None:
                 wide.append(model)
-            args = cases.cast_inputs(args, "float64")
+            args = cases.cast_untied(args, dtype) if dtype in cases.UNTIED else cases.cast_inputs(args, "float64")
         if message.body.get("training") is not None and isinstance(model, torch.nn.Module):
             model.train(message.boolean("training"))
         if self._plan is not None:

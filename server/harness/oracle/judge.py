@@ -860,8 +860,9 @@ class Job:
 
     def transform(self, case: Json, transform: str, tree: Any, seed: int) -> bool:
         """Whether it changed anything. The change is queued."""
-        name = variations.name_for(transform, case)
-        return name is not None and variations.apply(name, self.reference.views(tree), seed)
+        views = self.reference.views(tree)
+        name = variations.name_for(transform, case, is_half=_has_halves(views))
+        return name is not None and variations.apply(name, views, seed)
 
     def _takes_other_weights(self, case: Json) -> bool:
         """The reference is finite with the other weights, and agrees with itself in fp64; asked once for a task."""
@@ -886,11 +887,13 @@ class Job:
         except ReferenceRaised:
             return None
         is_fit = expected.has_some_nan() if has_nan else expected.is_finite()
-        return expected if is_fit and expected.is_self_consistent() else None
+        # Where both runs differ a third answer may be right: of more than half as many as may be, chance decides.
+        return expected if is_fit and expected.is_self_consistent(tolerance.AMBIGUOUS_MOST / 2) else None
 
     def _plain(self, case: Json, model: str, tree: Any) -> Expected:
         """The right answer to inputs as get_inputs() makes them."""
-        asks, precision = Asks(fp64=self.policy.name != "kernelbench"), self.precision()
+        is_exact, precision = self.policy.name != "kernelbench", self.precision()
+        asks = Asks(fp64=is_exact, chooses=self._chooses(case, model, tree))
         expected = self.reference.expect(model, tree, asks, precision=precision)
         if not expected.is_self_consistent():
             if case.get("dtype") is None:  # of half precision that says nothing of the task's own
@@ -909,11 +912,20 @@ class Job:
         is_tied = transform == "ties"  # from which the last digit leads to another side of a step
         return Asks(is_extreme=is_extreme, scatters=is_extreme and not is_tied, rounds=is_tied, scales=scales)
 
+    def _chooses(self, case: Json, model: str, tree: Any) -> bool:
+        """The answer may say which of some equal inputs was taken, and in half types many are equal. Then more than one
+        answer may be right, and none is judged together with others."""
+        if not case.get("breaks_ties", False) or not _has_halves(self.reference.views(tree)):
+            return False
+        self.reference.set_alone(model)
+        return True
+
     def _transformed(
         self, case: Json, transform: str, model: str, tree: Any, made: Made | None = None
     ) -> Expected | None:
         """The right answer to transformed inputs; None where the transformation is not fit for the task."""
         asks, has_nan = self.asks(case, transform), transform == "nan"
+        asks = replace(asks, chooses=self._chooses(case, model, tree))
         try:
             expected = self.admitted_answer(model, tree, asks, has_nan=has_nan, made=made)
         except ReferenceBroken:  # an assertion of a kernel's, say: it leaves a process of no more use
@@ -1079,7 +1091,8 @@ class Job:
         if self.is_planned and expected.scales:  # of spiked inputs, which no plan is timed with
             return
         for index, error in enumerate(expected.errors):
-            self._errors[index] = max(error, self._errors.get(index, 0.0))
+            tied = expected.tied[index] if expected.tied else 0.0
+            self._errors[index] = max(error, tied, self._errors.get(index, 0.0))
 
     def timing_limit(
         self, leaf: int, wanted: Any, *, is_extreme: bool = False, known: float | None = None
@@ -1167,6 +1180,10 @@ class Job:
         if result is not None and self._device.type == "cuda":
             result.call_ms = took_ns / 1e6
         return answer
+
+
+def _has_halves(views: list[torch.Tensor]) -> bool:
+    return any(view.is_floating_point() and view.itemsize <= 2 for view in views)
 
 
 def _tell(report: Report, result: CaseResult, flag: str, where: str) -> None:

@@ -40,7 +40,8 @@ RENEW_MS: Final = 2_000
 
 @dataclass(frozen=True)
 class Run:
-    """How a model is called: in which dtype ("float64", "rounded"; None: its own), and whether TF32 is allowed."""
+    """How a model is called: in which dtype ("float64" and the like, "rounded"; None: its own), and whether TF32 is
+    allowed."""
 
     dtype: str | None = None
     tf32: bool = False

@@ -85,6 +85,8 @@ NOT_AT_ONCE: Final = ("", "at once")
 NONE_IS_FIT: Final = ("", "any")
 """What else is known of a task whose processes were lost, beside the transformations."""
 JITTERED: Final = Run("float64 of jittered inputs")
+UNTIED: Final = (Run("float64 falling"), Run("float64 rising"))
+"""In fp64 with equal inputs told apart, one way and the other (cases.py)."""
 COPIES: Final = 4
 """Of the reference's outputs, while it is compared: its own, in fp64, the candidate's, and what comparing needs."""
 
@@ -238,8 +240,11 @@ class Expected:
     scales: tuple[float | None, ...] = ()
     """By output: as large as its values are on plain inputs; None: as they are here."""
     others: tuple[torch.Tensor | None, ...] = ()
-    """By output, what is as right as `values`: integers of the fp64 run that are others; and, where TF32 is allowed and
-    moves the reference itself by more than the limit may be (a deep network), its own answer in TF32."""
+    """By output, what is as right as `values`: integers of the fp64 run that are others; where TF32 is allowed and
+    moves the reference itself by more than the limit may be (a deep network), its own answer in TF32; and the answers
+    with equal inputs told apart. Several have one dimension more, the first."""
+    tied: tuple[float, ...] = ()
+    """By output of integers, the share of them that depends on how equal inputs are told apart."""
     known: dict[int, float] = field(default_factory=dict)
     """scale_of() of `values` by output, as far as it was asked."""
 
@@ -306,6 +311,8 @@ class Expected:
         shares = [error for error, other in known if is_discrete(other)]
         if shares:
             return f"{max(shares):.2%} of the integers are ambiguous: the reference's fp64 run differs"
+        if self.tied:
+            return "the reference chooses among equal values: another of these is right, too"
         if known:
             moved = max(error for error, _ in known)
             return f"TF32 moves the reference by up to {moved:.1%}: its own answer in TF32 is right, too"
@@ -342,11 +349,12 @@ class Expected:
                 return True
         return False
 
-    def is_self_consistent(self) -> bool:
-        """The reference agrees with itself in fp64 as well as the table ever allows."""
+    def is_self_consistent(self, most: float = AMBIGUOUS_SANE) -> bool:
+        """The reference agrees with itself in fp64 as well as the table ever allows. most: the share of integers
+        that may be others there."""
         for leaf, error in zip(self.own, self.errors, strict=True):
             row = TABLE.get(dtype_of(leaf))
-            if error > (AMBIGUOUS_SANE if row is None else row.most):
+            if error > (most if row is None else row.most):
                 return False
         return True
 
@@ -364,6 +372,8 @@ class Asks:
     """They follow how far these move when what is rounded on the way is rounded otherwise."""
     scales: tuple[float | None, ...] = ()
     """Of plain answers, by output."""
+    chooses: bool = False
+    """Which of some equal inputs was taken may be part of the answer, and another of them is as right."""
     training: bool | None = None
     """The mode of the model; None: as constructed."""
 
@@ -770,6 +780,9 @@ class Reference:
         if asks.rounds and not self.mutates_inputs:
             wide, rounded = self._rounded(model, tree, own, wide, scales, known)
             errors = [max(error, moved) for error, moved in zip(errors, rounded, strict=True)]
+        untied: list[list[tuple[str, Any]]] = []
+        if asks.chooses and not self.mutates_inputs:
+            wide, untied = self._untied(model, tree, wide)
         errors = [
             max(error, least) if _is_discrete(leaf) else error
             for (_, leaf), error, least in zip(own, errors, result.errors, strict=True)
@@ -778,9 +791,13 @@ class Reference:
         return replace(
             result,
             values=[a if _is_discrete(a) else b for a, b in pairs],
-            others=tuple(
-                b.clone() if _is_discrete(a) and _is_discrete(b) and not same_bits(a, b) else None for a, b in pairs
-            ),
+            others=tuple(_others(a, b, [answer[index][1] for answer in untied]) for index, (a, b) in enumerate(pairs)),
+            tied=tuple(
+                max((_error(a, answer[index][1]) for answer in untied), default=0.0) if _is_discrete(a) else 0.0
+                for index, (a, _) in enumerate(pairs)
+            )
+            if untied
+            else (),
             against="fp64",
             errors=errors,
             scales=scales if any(scales) else (),
@@ -840,6 +857,18 @@ class Reference:
         moved = [SCATTER * _error(views[item.index], item.value) for item in changed]
         self._restore(tree, pristine)
         return [replace(item, error=max(item.error, error)) for item, error in zip(changed, moved, strict=True)]
+
+    def _untied(
+        self, model: str, tree: Any, wide: list[tuple[str, Any]]
+    ) -> tuple[list[tuple[str, Any]], list[list[tuple[str, Any]]]]:
+        """These answers, copied, and those of the same form with equal inputs told apart."""
+        exact = [(path, leaf.clone() if isinstance(leaf, torch.Tensor) else leaf) for path, leaf in wide]
+        found = []
+        for run in UNTIED:
+            told = self._wide(model, tree, run.dtype)
+            if told is not None and _is_alike(told, exact, dtypes=False):
+                found.append([(path, leaf.clone() if isinstance(leaf, torch.Tensor) else leaf) for path, leaf in told])
+        return exact, found
 
     def _rounded(
         self,
@@ -961,6 +990,19 @@ def _same(a: list[tuple[str, Any]], b: list[tuple[str, Any]]) -> bool:
         same_bits(x, y) if isinstance(x, torch.Tensor) and isinstance(y, torch.Tensor) else x == y
         for (_, x), (_, y) in zip(a, b, strict=True)
     )
+
+
+def _others(own: Any, wide: Any, untied: list[Any]) -> torch.Tensor | None:
+    """Answers that are as right as the one that is compared against."""
+    if not isinstance(own, torch.Tensor) or not isinstance(wide, torch.Tensor):
+        return None
+    if not _is_discrete(own):
+        found = [one for one in untied if not torch.allclose(one, wide, rtol=1e-6, atol=0.0, equal_nan=True)]
+    else:
+        found = [one for one in (wide, *untied) if _is_discrete(one) and not same_bits(one, own)]
+    if len(found) < 2:
+        return found[0].clone() if found else None
+    return torch.stack([one.to(found[0].dtype) for one in found])
 
 
 def _is_alike(a: list[tuple[str, Any]], b: list[tuple[str, Any]], *, dtypes: bool) -> bool:

@@ -12,6 +12,7 @@ output like a tensor of one element, held to NUMBER's row: of which dtype it was
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -301,17 +302,19 @@ def kernelbench_limit(dtype: torch.dtype) -> Limit:
 def compare(got: torch.Tensor, expected: torch.Tensor, limit: Limit, other: torch.Tensor | None = None) -> Difference:
     """Shapes must be equal. NaN and Inf match only where the reference has the same.
 
-    other: of integers, what is as right as `expected` where the two differ; of floats, a whole answer that is.
+    other: of integers, what is as right as `expected` where the two differ; of floats, a whole answer that is. Several
+    of these have one dimension more, the first.
     """
-    if other is not None and not is_discrete(expected):
+    others = () if other is None else other.unbind() if other.dim() > expected.dim() else (other,)
+    if others and not is_discrete(expected):
         found = compare(got, expected, limit)
-        second = found if found.is_match(limit) else compare(got, other, limit)
-        return second if second.is_match(limit) else found
+        more = () if found.is_match(limit) else (compare(got, one, limit) for one in others)
+        return next((one for one in more if one.is_match(limit)), found)
     if _on_gpu(got, expected):
         return _compare_fused(got, expected, limit)
     found = Difference(elements=expected.numel())
     if is_discrete(expected):
-        _compare_discrete(found, got, expected, limit, expected if other is None else other)
+        _compare_discrete(found, got, expected, limit, others)
         return found
     for start, mine, theirs in _parts(got, expected):
         _compare_part(found, start, mine, theirs, limit)
@@ -403,13 +406,15 @@ def _compare_part(found: Difference, start: int, mine: torch.Tensor, theirs: tor
 
 
 def _compare_discrete(
-    found: Difference, got: torch.Tensor, expected: torch.Tensor, limit: Limit, other: torch.Tensor
+    found: Difference, got: torch.Tensor, expected: torch.Tensor, limit: Limit, others: Sequence[torch.Tensor]
 ) -> None:
     got = got.double() if got.is_floating_point() else got  # torch compares no integers with 8-bit floats
-    step = max((_distance(a, b) for _, a, b in _parts(expected, other)), default=0.0)
+    step = max((_distance(a, b) for other in others for _, a, b in _parts(expected, other)), default=0.0)
     step = max(step, limit.outlier)
-    for (start, mine, theirs), second in zip(_parts(got, expected), other.reshape(-1).split(CHUNK), strict=False):
-        wrong = (mine != theirs) & (mine != second)
+    for start, mine, theirs in _parts(got, expected):
+        wrong = mine != theirs
+        for other in others:
+            wrong &= mine != other.reshape(-1)[start : start + CHUNK]
         error = torch.where(wrong, (mine.double() - theirs.double()).abs(), 0.0)
         found.beyond_outlier += int((error > step).sum()) if limit.ratio < 1.0 else 0
         _count(found, start, wrong, error, theirs.double())

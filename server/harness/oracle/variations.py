@@ -28,6 +28,8 @@ OFFSET: Final = {torch.float64: 1000.0, torch.float32: 1000.0, torch.float16: 16
 OPPOSED: Final = 100.0
 """At most so much: a product of what `opposed` makes is far below zero, and not beyond what a mask is filled with."""
 LARGE: Final = 100.0
+LOUD: Final = 30.0
+"""Logits of a normal distribution overflow an exponential, and the greatest few of a softmax are not all zero."""
 SMALL: Final = 1e-3
 FILLED_STEPS: Final = 5
 """Powers of two, from 1 on, by which the values of `filled` are multiplied: some are seen beside large sums."""
@@ -116,6 +118,14 @@ def large(tensor: torch.Tensor, seed: int) -> bool:
     if is_label(tensor):
         return False
     tensor.mul_(LARGE)
+    return True
+
+
+def loud(tensor: torch.Tensor, seed: int) -> bool:
+    """Every value times 30: what `large` is to who chooses among values."""
+    if is_label(tensor):
+        return False
+    tensor.mul_(LOUD)
     return True
 
 
@@ -371,6 +381,7 @@ TRANSFORMS: Final[dict[str, Transform]] = {
     "scaled": scaled,
     "spikes": spikes,
     "large": large,
+    "loud": loud,
     "wide": wide,
     "offset": offset,
     "lowered": lowered,
@@ -395,6 +406,8 @@ EXTREME: Final = (*SECRET, "spikes")
 """Whose inputs leave some answers of the reference's to chance: a few elements may differ by more."""
 TIED: Final = ("zeros", "ties", "constant rows", "offset", "lowered", "opposed")
 """Whose inputs have equal values, by rounding at least: of no use where the answer says which of some was chosen."""
+CHOOSERS: Final = {"large": "loud", "lowered": "negative"}
+"""What stands for these where the answer says which of some was chosen."""
 MOVING: Final = ("offset", "lowered", "opposed")
 """Which leave a matrix next to one that has no inverse: what is made of it depends on how it was rounded."""
 UNTIMED: Final = {"spikes", "nan"}
@@ -422,12 +435,17 @@ def apply(name: str, tensors: list[torch.Tensor], seed: int) -> bool:
     return any(changed)
 
 
-def name_for(name: str, case: Mapping[str, Any]) -> str | None:
-    """The transformation that stands for this one in a case whose reference may not take it; None: there is none."""
+def name_for(name: str, case: Mapping[str, Any], *, is_half: bool = False) -> str | None:
+    """The transformation that stands for this one in a case whose reference may not take it; None: there is none.
+
+    is_half: some inputs are of half types, of which equal ones are told apart by less than is left of `small`.
+    """
+    if is_half and name == "small" and case.get("breaks_ties", True):
+        return None
     if case.get("solves", False) and name in MOVING:
         return None
-    if case.get("breaks_ties", True) and name == "lowered":
-        return "negative"
+    if case.get("breaks_ties", True) and name in CHOOSERS:
+        return CHOOSERS[name]
     if case.get("breaks_ties", True) and name in (*TIED, "spikes"):  # beside a spike a softmax has nothing but zeros
         return None
     return name if name != "ends" or case.get("varies_integers", False) else None
