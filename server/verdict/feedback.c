@@ -263,6 +263,10 @@ static const struct {
       "huge, equal and constant values as the reference does, with its epsilon." },
     { CLASS_MISMATCH, "other weights",
       "Compute with the module's weights and buffers, not with values that they have only at first." },
+    { CLASS_MISMATCH, "case \"filled\"",
+      "Read every input: those that are zero or one throughout hold other values here." },
+    { CLASS_MISMATCH, "not rounded to nearest",
+      "Convert once, from float32 with .to(), and divide by the scale that is returned." },
     { CLASS_MISMATCH, "half precision",
       "Compute and store in the reference's precision: no conversion to float16 or bfloat16 on the way." },
     { CLASS_TIMEOUT, "compile: the process did not finish",
@@ -374,9 +378,9 @@ hint_of_class(enum verdict_class class_)
     case CLASS_DTYPE:
         return "Return the reference's dtype; compute in float32 where it helps, and convert when storing.";
     case CLASS_NONFINITE:
-        return "Write every element: what no kernel wrote is NaN. Guard divisions and exponentials: subtract "
-               "the maximum before exp, keep the reference's epsilon, and give masked elements a neutral "
-               "value.";
+        return "Write every element, and mask what is loaded: what no kernel wrote is NaN, as is what lies "
+               "outside of a tensor. Guard divisions and exponentials: subtract the maximum before exp, keep "
+               "the reference's epsilon, and give masked elements a neutral value.";
     case CLASS_MISMATCH:
         return "Compare the formula, the masks and the bounds of each reduction with the reference.";
     case CLASS_NONDETERMINISTIC:
