@@ -238,6 +238,16 @@ def test_inputs_of_a_block_are_drawn_by_one_message_where_they_fit(
     assert (timer.ours.armings, timer.theirs.armings) == (draws, 1)
 
 
+def test_timed_inputs_are_changed_as_checked_ones_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a task that chooses among values another transformation may stand for the one that was admitted."""
+    monkeypatch.setattr(timing, "synchronize", lambda device: None)
+    timer = Drawing(64, 3)
+    timer._case, timer._job.transform = {"name": "own"}, mock.Mock()
+    timer._draw([[None, "large", None]])
+    assert timer._job.transform.call_args.args[:2] == ({"name": "own"}, "large")
+    assert timer._job.transform.call_count == 1
+
+
 def test_inputs_that_are_large_are_drawn_for_one_bell(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "synchronize", lambda device: None)
     monkeypatch.setattr(timing, "AHEAD_BYTES", 3)

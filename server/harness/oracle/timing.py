@@ -302,7 +302,7 @@ class DeviceTimer:
         for index, transform in enumerate(transforms):
             if transform is not None:
                 tree, _ = place_tree(self._tree, index * reference.sizes.inputs)
-                variations.apply(transform, reference.views(tree), seeds[index])
+                self._job.transform(self._case, transform, tree, seeds[index])
         self._ahead = [(index * self._calls, bell) for index, bell in enumerate(bells)]
 
     def _place(self) -> None:
