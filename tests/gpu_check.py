@@ -8,6 +8,7 @@ together they stay under --limit-s.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import platform
@@ -184,6 +185,8 @@ def script_part(name: str, command: list[str], limit_s: float, setting: Setting)
 def units_part(setting: Setting) -> Part:
     """The unit tests that only a GPU can run."""
     pytest = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "gpu", str(ROOT / "tests/unit")]
+    if importlib.util.find_spec("trl") is None:
+        pytest.append(f"--ignore-glob={ROOT / 'tests/unit/test_finetune*'}")
     part = script_part("units", pytest, 180.0, setting)
     ran = part.outcome != "pass" or "passed" in part.note
     return part if ran else replace(part, outcome="skip")
