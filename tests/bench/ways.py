@@ -170,9 +170,11 @@ def whole_corpus(options: argparse.Namespace, out: Path) -> list[str]:
                 "text": (verdict.get("feedback") or {}).get("text"), "speedup": verdict["components"].get("speedup"),
             }  # fmt: skip
 
-        with ThreadPoolExecutor(options.at_once) as pool:
-            rows = [row for row in pool.map(one, candidates) if row is not None]
-    (out / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        with ThreadPoolExecutor(options.at_once) as pool, (out / "corpus.jsonl").open("w", buffering=1) as file:
+            for row in pool.map(one, candidates):
+                if row is not None:
+                    rows.append(row)
+                    file.write(json.dumps(row) + "\n")
     lines = []
     for kind in corpus.KINDS:
         mine = [row for row in rows if row["kind"] == kind]
