@@ -133,7 +133,7 @@ def test_a_service_that_tells_the_truth_passes(serve: Any, corpus_directory: Pat
     last = last_line(done)
     assert last["ok"] is True
     assert (last["ran"], last["skipped"], last["killed"], last["kill_rate"]) == (5, 1, 1, 1.0)
-    assert (last["probes"], last["followed"], last["contaminated"]) == (2, 2, 0)
+    assert (last["probes"], last["followed"], last["contaminated"]) == (1, 2, 0)
     assert "SKIP relu/late: needs a GPU" in done.stdout
     # What was judged before would be answered from the store: no text is sent twice, nor in another run.
     first = [text_of(body) for body in fake.bodies]
@@ -145,6 +145,15 @@ def test_a_service_that_tells_the_truth_passes(serve: Any, corpus_directory: Pat
     ]
     assert kinds.index("honest") < kinds.index("hostile")
     assert kinds[-1] == "honest"
+
+
+def test_an_honest_kernel_follows_every_fourth_hostile_row_and_the_last(serve: Any, corpus_directory: Path) -> None:
+    for number in range(8):
+        cheat = f"# kind: cheat\n# class: hack\ncheat = {number}\n"
+        (corpus_directory / f"candidates/relu/cheat_{number}.py").write_text(cheat)
+    url, _ = serve(truthful)
+    last = last_line(run(url, "--corpus", str(corpus_directory)))
+    assert (last["probes"], last["followed"], last["contaminated"]) == (3, 10, 0)
 
 
 def test_with_a_gpu_nothing_is_skipped(serve: Any, corpus_directory: Path) -> None:
@@ -192,7 +201,7 @@ def test_contamination_is_seen(serve: Any, corpus_directory: Path) -> None:
     assert done.returncode == 1
     assert "CONTAMINATED relu/honest: class nonfinite, was ok before" in done.stdout
     last = last_line(done)
-    assert (last["contaminated"], last["surprises"]) == (2, 0)
+    assert (last["contaminated"], last["surprises"]) == (1, 0)
 
 
 def test_contamination_of_times_is_seen(serve: Any, corpus_directory: Path) -> None:
@@ -212,7 +221,7 @@ def test_contamination_of_times_is_seen(serve: Any, corpus_directory: Path) -> N
     done = run(url, "--corpus", str(corpus_directory))
     assert done.returncode == 1
     assert "CONTAMINATED relu/honest: speedup 60.000 [59.400, 60.600], was within [1.188, 1.212] before" in done.stdout
-    assert last_line(done)["times_compared"] == 2
+    assert last_line(done)["times_compared"] == 1
 
 
 def test_a_long_task_is_timed_after_cheats_of_a_short_one(serve: Any, corpus_directory: Path) -> None:
@@ -255,7 +264,7 @@ def test_lines_for_programs(serve: Any, corpus_directory: Path) -> None:
     cheat = next(line for line in lines if line.get("row") == "relu/cheat")
     assert (cheat["kind"], cheat["class"], cheat["expected"], cheat["right"]) == ("cheat", "hack", "policy|hack", True)
     assert {"skipped": "relu/late", "kind": "cheat", "why": "needs a GPU"} in lines
-    assert sum("probe" in line for line in lines) == 2
+    assert sum("probe" in line for line in lines) == 1
     assert lines[-1]["ok"] is True
 
 

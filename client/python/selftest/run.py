@@ -25,10 +25,8 @@ WIDTH = 8
 WIDTH_GPU = 16
 """So that compiling on many cores keeps ahead of the GPU."""
 VERDICT_LIMIT_S = 600.0
-PROBE_EVERY = 1
-"""Hostile rows of one task, at most, until its honest kernel is judged again."""
-PROBE_EVERY_GPU = 2
-"""A timing takes the GPU for itself."""
+PROBE_EVERY = 4
+"""Hostile rows of one task, at most, until its honest kernel is judged again: what is left for it lasts."""
 PROBE_TRIES = 3
 CLOCK_EVERY = 6
 """Hostile rows of any task until a kernel that is long enough to be timed is judged again."""
@@ -224,7 +222,7 @@ class Run:
         task, probe = self.tasks[row.task], self.corpus.probe_of(row.task)
         task.hostile_left -= 1
         task.since_probe += 1
-        if task.since_probe < (PROBE_EVERY_GPU if self.bench.has_gpu else PROBE_EVERY) and task.hostile_left:
+        if task.since_probe < PROBE_EVERY and task.hostile_left:
             return
         followed, task.since_probe = task.since_probe, 0
         if task.baseline.cls and probe:
