@@ -99,8 +99,8 @@ def failure(phase: str, error: Any) -> PeerFailed:
     if name in ("RuntimeError", "AcceleratorError", "OSError") and _OUT_OF_MEMORY.search(text):
         name = "OutOfMemoryError"
     class_ = _CLASS_OF_TYPE.get(name) or _CLASS_OF_PHASE.get(phase, "launch")
-    # A kernel's fault leaves a context in which nothing can be called any more.
-    return PeerFailed(class_, f"{name} in {phase}", told, is_gone=name == "AcceleratorError")
+    # A kernel's fault leaves a context in which nothing can be called any more. What cannot be captured is none.
+    return PeerFailed(class_, f"{name} in {phase}", told, is_gone=name == "AcceleratorError" and phase != "capture")
 
 
 def is_over(pidfd: int, limit_s: float = 0.0) -> bool:
@@ -220,7 +220,8 @@ class Peer:
         self.doorbell = native.Doorbell(fd)
         message = {"op": "arena", "size": self.arena.size, "heap": vars(heap)}
         try:
-            self.ask(message, "mapped", PROMPT_MS, {"arena": self.arena.fd, "doorbell": fd})
+            parts = {f"arena{index}": part for index, part in enumerate(self.arena.fds)}
+            self.ask(message, "mapped", PROMPT_MS, {**parts, "doorbell": fd})
         finally:
             os.close(fd)
 
