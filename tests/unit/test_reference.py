@@ -409,7 +409,7 @@ def test_what_a_reference_does_not_survive_is_asked_of_no_other_process_of_its()
     names, asked = ("large", "lowered", "shifted"), []
     for _ in range(4):
         task = Drawing(forward, torch.zeros(16))
-        task.fatal = fatal
+        task.fatal, task.is_second = fatal, bool(fatal)
         job = judged(task)
         job._ask_together(CASE, [])
         left = [name for name in names if not task.is_unfit(CASE, name)]
@@ -420,7 +420,32 @@ def test_what_a_reference_does_not_survive_is_asked_of_no_other_process_of_its()
         except reference.ReferenceBroken:
             continue
         break
-    assert asked == [["large", "lowered", "shifted"], ["lowered", "shifted"], []]
+    assert asked == [["large", "lowered", "shifted"], ["lowered", "shifted"], ["shifted"]]
+
+
+def test_a_process_lost_among_several_calls_is_the_first_of_two() -> None:
+    task = Small(lambda x: x * 2, torch.ones(16))
+    task.fatal, task.is_second = {reference.NOT_AT_ONCE}, True
+    task.set_fatal(CASE, "large")
+    assert task.is_unfit(CASE, "large") and task.is_unfit(CASE, "offset") and not task.is_unfit(CASE, "permuted")
+
+
+@pytest.mark.parametrize(("free", "pools"), [(17, (3.0, 4.0)), (16, (3.0, 4.0)), (15, (2.0, 2.0)), (12, (1.0, 1.0))])
+def test_pools_leave_room_where_all_that_is_estimated_has_none(
+    monkeypatch: pytest.MonkeyPatch, free: int, pools: tuple[float, float]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free << 30, 20 << 30))
+    task = Small(lambda x: x * 2, torch.ones(16))
+    sizes = SimpleNamespace(
+        heap_base=1 << 30, room=2 << 30, candidate_room=5 << 30,
+        reference_pool=3 << 30, candidate_pool=lambda device: 4 << 30,
+    )  # fmt: skip
+    task.sizes = sizes  # type: ignore[assignment]
+    task.peer = SimpleNamespace(device=torch.device("cuda"))  # type: ignore[assignment]
+    ours = task._pool_bytes()
+    left = (free << 30) - (3 << 30) - ours
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (left, 20 << 30))
+    assert (ours / (1 << 30), task.candidate_pool() / (1 << 30)) == pools
 
 
 def test_one_that_dies_among_several_calls_is_called_one_by_one_from_then_on() -> None:

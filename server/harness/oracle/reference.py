@@ -402,6 +402,10 @@ class Reference:
         self.peer = peer
         self.fatal = set() if fatal is None else fatal
         """(case, transformation) under which a process of the task was lost, this one or an earlier one."""
+        self.is_second = bool(self.fatal)
+        """An earlier one was lost."""
+        self.is_tight = False
+        """The GPU has no room for the arenas that are estimated: less serves the allocations of both sides."""
         self.spec: Json = {}
         self.sizes = Sizes(0, 0, 0, 0, 1, 1)
         self.baselines: dict[tuple[bool, bool, int, int], float] = {}
@@ -441,15 +445,17 @@ class Reference:
 
     def is_unfit(self, case: Json, transform: str) -> bool:
         """Found before: this transformation is not admitted for this case, or would expose nothing."""
-        return (case["name"], transform) in self._unfit | self.fatal or NONE_IS_FIT in self.fatal
+        if (case["name"], transform) in self._unfit | self.fatal:
+            return True
+        return NONE_IS_FIT in self.fatal and transform not in variations.REARRANGING
 
     def set_unfit(self, case: Json, transform: str) -> None:
         self._unfit.add((case["name"], transform))
 
     def set_fatal(self, case: Json, transform: str) -> None:
-        """Its process was lost under this transformation: the next one is not asked; after a second loss, none is."""
-        known = self.fatal - {NOT_AT_ONCE}
-        self.fatal.add(NONE_IS_FIT if known else (case["name"], transform))
+        """Its process is lost under this transformation: the next one is not asked. After a second loss the next one is
+        asked none that changes a value: a verdict has three attempts."""
+        self.fatal.add(NONE_IS_FIT if self.is_second else (case["name"], transform))
 
     def ensure(self, source: bytes, spec: Json) -> None:
         """Load the task, once."""
