@@ -24,7 +24,7 @@ from executor import archive
 from oracle import physics, specification
 from oracle.answers import Answers
 from oracle.gpu_state import DRIFT, KIND, Gpu, disturbance
-from oracle.judge import Job, Policy, Report, candidate_arena, timed
+from oracle.judge import Job, Policy, Report, timed
 from oracle.peer import NotTheCandidate, Peer, PeerFailed, is_over
 from oracle.reference import Reference, ReferenceBroken, Sizes, available_bytes, fp64_room
 from shared import native
@@ -292,7 +292,7 @@ class Referee:
         if self._device.type != "cuda":
             return
         sizes = Sizes.of(spec, self._device)
-        needed = candidate_arena(sizes, self._device) + WORKING * (sizes.inputs + sizes.outputs) + MEMORY_SLACK
+        needed = sizes.candidate_arena(self._device) + WORKING * (sizes.inputs + sizes.outputs) + MEMORY_SLACK
         if keep not in self._references:
             needed += sizes.reference_arena
         free = torch.cuda.mem_get_info(self._device)[0]

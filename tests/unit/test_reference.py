@@ -398,7 +398,7 @@ def test_a_reference_that_fails_on_some_inputs_answers_to_the_others() -> None:
 
 
 def test_what_a_reference_does_not_survive_is_asked_of_no_other_process_of_its() -> None:
-    """A device-side assertion ends a process. Who loses a second one is asked no transformation any more."""
+    """A device-side assertion ends a process. Who loses a second one is asked none any more that changes a value."""
 
     def forward(x: torch.Tensor) -> torch.Tensor:
         if float(x.abs().max()) > 50:

@@ -215,7 +215,8 @@ class Child:
     # --- memory ---
 
     def _op_arena(self, message: Message) -> None:
-        self._arena = Arena(self._device, message.take_fd("arena"), message.integer("size", 1, 1 << 48), is_import=True)
+        parts = [message.take_fd(f"arena{index}") for index in range(len(message.fds) - 1)]
+        self._arena = Arena(self._device, parts, message.integer("size", 1, 1 << 48))
         heap = message.mapping("heap")
         self._draws = Draws(self._arena)
         self._placer = Placer(self._arena, Heap(heap["offset"], heap["size"], heap["pool"]))
@@ -251,6 +252,9 @@ class Child:
             )
         except BaseException as error:
             raise StepFailed("describe", error, cases.REFERENCE_FILE) from None
+        if self._device.type == "cuda":  # what its arena needs is not there while its own models are
+            gc.collect()
+            torch.cuda.empty_cache()
         self._tell("described", "spec", spec)
 
     def _op_load(self, message: Message) -> None:

@@ -36,7 +36,6 @@ from oracle.reference import (
     Reference,
     ReferenceBroken,
     ReferenceRaised,
-    Sizes,
     others_of,
     place_tree,
     same_bits,
@@ -44,8 +43,6 @@ from oracle.reference import (
 )
 from oracle.tolerance import Difference, number, unravel
 
-SPARE: Final = 1 << 30
-HOST_SPARE: Final = 64 << 20
 BUILD_LIMIT_MS: Final = 60_000
 COMPILE_LIMIT_MS: Final = 150_000
 """For torch.compile, which is quick on most references and takes minutes on a few."""
@@ -255,13 +252,6 @@ def _moved(own: list[Step], others: list[Step], room: int, rng: random.Random) -
     return kept, [*placed, *others[len(placed) :]]
 
 
-def candidate_arena(sizes: Sizes, device: torch.device) -> int:
-    """Bytes of a candidate's arena: the sets, the weights, a pool as large as the reference needs, and room."""
-    pool = max(sizes.answers, sizes.peak) + 2 * sizes.state
-    pool += sizes.batch + SPARE + min(sizes.inputs, SPARE) if device.type == "cuda" else HOST_SPARE + sizes.inputs
-    return sizes.heap_base + align(pool) + sizes.candidate_room
-
-
 class Job:
     """One submission. candidate is its own process; reference is shared with the task's other submissions."""
 
@@ -331,9 +321,8 @@ class Job:
         self.reference.ensure(reference_source, self.spec)
         sizes = self.reference.sizes
         self._state_base = sizes.sets * sizes.inputs
-        heap_base = sizes.heap_base
-        heap = candidate_arena(sizes, self._device) - heap_base
-        pool = heap - sizes.candidate_room if self._device.type == "cuda" else 0
+        heap_base, pool = sizes.heap_base, self.reference.candidate_pool()
+        heap, pool = pool + sizes.candidate_room, pool if self._device.type == "cuda" else 0
         try:
             self.candidate.give_arena(heap_base + heap, Heap(heap_base, heap, pool))
             if images is not None:

@@ -65,6 +65,9 @@ OTHER_ELEMENTS: Final = 1 << 17
 """Without a GPU."""
 SPARE: Final = 256 << 20
 """Of the reference's pool, beside all that was measured."""
+CANDIDATE_SPARE: Final = 1 << 30
+HOST_SPARE: Final = 64 << 20
+"""The same of a candidate, on a GPU and without one."""
 FP64_SHARE: Final = 0.8
 """The fp64 run is tried when its estimated memory is within this share of what is free."""
 ANSWERS_MOST: Final = 48
@@ -188,6 +191,17 @@ class Sizes:
     def room(self) -> int:
         """Where outputs (up to fp64) and weights are copied that were made elsewhere."""
         return align(2 * self.outputs + 4 * self.state + (1 << 20) + self.batch)
+
+    def candidate_pool(self, device: torch.device) -> int:
+        """Serves the candidate's allocations: as much as the reference needs."""
+        pool = max(self.answers, self.peak) + 2 * self.state
+        if device.type == "cuda":
+            return align(pool + self.batch + CANDIDATE_SPARE + min(self.inputs, CANDIDATE_SPARE))
+        return align(pool + HOST_SPARE + self.inputs)
+
+    def candidate_arena(self, device: torch.device) -> int:
+        """The sets, the weights, the pool, and room."""
+        return self.heap_base + self.candidate_pool(device) + self.candidate_room
 
     @property
     def candidate_room(self) -> int:
@@ -465,7 +479,7 @@ class Reference:
             self.sizes = sizes = Sizes.of(spec, self.peer.device)
         self._require_room("inputs and outputs", sizes.inputs + sizes.outputs)
         base = sizes.heap_base
-        pool = sizes.reference_pool if self.peer.device.type == "cuda" else 0
+        pool = self._pool_bytes() if self.peer.device.type == "cuda" else 0
         heap = pool + sizes.room if pool else sizes.reference_pool + sizes.room
         try:
             self.peer.give_arena(base + heap, Heap(base, heap, pool))
@@ -475,6 +489,22 @@ class Reference:
         self.spec = spec
         if spec["cases"]["own"]["multiplies_matrices"]:
             self.tf32_matters = True
+
+    def _pool_bytes(self) -> int:
+        """What is estimated, where the GPU has room for both sides. Else a third of what is left beside what
+        is fixed: the candidate's has another, and the last serves what spills out of both."""
+        sizes, device = self.sizes, self.peer.device
+        free = torch.cuda.mem_get_info(device)[0] - 2 * sizes.heap_base - sizes.room - sizes.candidate_room
+        self.is_tight = sizes.reference_pool + sizes.candidate_pool(device) > free
+        return min(sizes.reference_pool, free // 3 // PAGE * PAGE) if self.is_tight else sizes.reference_pool
+
+    def candidate_pool(self) -> int:
+        """Bytes for the other side's own tensors, in its arena."""
+        sizes, device = self.sizes, self.peer.device
+        if not self.is_tight:
+            return sizes.candidate_pool(device)
+        free = torch.cuda.mem_get_info(device)[0] - sizes.heap_base - sizes.candidate_room
+        return min(sizes.candidate_pool(device), free // 2 // PAGE * PAGE)
 
     def model(self, case: Json, weights: int) -> tuple[str, list[Json]]:
         """Build the model of a case with a weight seed (an index into WEIGHT_SEEDS), or take the one that is there."""
