@@ -243,12 +243,13 @@ screenshots: setup-test ## the pictures of docs/screenshots anew
 
 pytest = $(with_env) '$(py)' -m pytest -q -rs -p no:cacheprovider --junitxml='$(BUILD)/results/$(1).xml'
 
-# Two suites at a time: one computes where the other waits. Each process computes with one thread.
+# Two suites at a time: one computes where the other waits. Each process computes with one thread. The one that waits
+# most is named first.
 two_at_a_time = OMP_NUM_THREADS=1 $(MAKE) --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j2) --output-sync=line
 
 test: setup-test ## all tests but the slow ones
 	+$(parallel) all tests
-	+$(two_at_a_time) test-e2e test-unit test-fault
+	+$(two_at_a_time) test-fault test-e2e test-unit
 
 # Every C unit, the Python units that need neither a child nor a GPU, and a daemon with scripted workers: under two minutes.
 fast_py := $(patsubst %,tests/unit/test_%.py,documents ast_stage plan stopping wire) \
