@@ -77,6 +77,10 @@ SOURCE = textwrap.dedent("""\
         tl.store(y, tl.load(y) + tl.load(x + tl.program_id(0)))
 
     @triton.jit
+    def total_volatile(x, y):
+        tl.store(y, tl.load(y, volatile=True) + tl.load(x + tl.program_id(0)))
+
+    @triton.jit
     def total_by_flags(x, y, turn):
         while tl.load(turn, volatile=True) != tl.program_id(0):
             pass
@@ -471,7 +475,8 @@ def an_address_at_the_end_of_all_memory_is_in_no_tensor() -> None:
 def what_another_program_stored_is_not_seen_unless_programs_wait_for_each_other() -> None:
     waits = [*COPY[:2], ("turn", "*i32")]
     inputs = [torch.arange(1.0, 5.0), torch.zeros(1), torch.zeros(1, dtype=torch.int32)]
-    rows = (("total", COPY[:2], 1.0), ("total_by_turns", waits, 10.0), ("total_by_flags", waits, 10.0))
+    nobody_waits = (("total", COPY[:2], 1.0), ("total_volatile", COPY[:2], 1.0))
+    rows = (*nobody_waits, ("total_by_turns", waits, 10.0), ("total_by_flags", waits, 10.0))
     for name, kinds, expected in rows:
         kernel = [Function(name, line(name), (TL,), (), False)]
         launch = Launch(0, (4, 1, 1), tuple(Ref(at) for at in range(len(kinds))), 33)

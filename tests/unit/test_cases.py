@@ -345,3 +345,6 @@ def test_equal_values_of_half_types_are_told_apart_and_others_keep_their_order(d
     assert falling[0][0, 0] > falling[0][0, 2] and falling[0][0, 1] > falling[0][0, 3], "the first is the largest"
     assert rising[0][0, 0] < rising[0][0, 2] and rising[0][0, 1] < rising[0][0, 3], "the first is the smallest"
     assert torch.equal(falling[1], x.double()) and torch.equal(falling[2], torch.arange(3))
+    masked = torch.tensor([-torch.inf, 1.0, 1.0, torch.inf, torch.inf]).to(dtype)
+    (apart,) = cases.cast_untied([masked], "float64 falling")
+    assert apart[1] > apart[2] and torch.equal(apart[[0, 3, 4]], masked[[0, 3, 4]].double())

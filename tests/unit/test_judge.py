@@ -133,7 +133,7 @@ def test_a_hack_stays_one_whatever_the_second_answer_is(monkeypatch: pytest.Monk
         views=lambda tree: [],
         sizes=SimpleNamespace(checked_sets=1, inputs=0),
     )
-    job._device, job._errors, job.call_limit_ms = torch.device("cpu"), {}, 1.0
+    job._device, job._errors, job._tied, job.call_limit_ms = torch.device("cpu"), {}, {}, 1.0
     job._bind_limit_ms, job.is_planned = 1, False
     monkeypatch.setattr(job, "place_inputs", lambda tree, set_: (None, []))
     expected = Expected([right], [right], ["0"], "own", [0.0], False, [right], None)
@@ -147,7 +147,7 @@ def test_a_timed_answer_is_held_to_what_a_checked_one_is() -> None:
     """Of a rotary embedding at position 4,095 an element or two err by more: rope_positions/honest was refused for one
     in a timed call, and not in a checked one."""
     job = Scripted([])
-    job._errors, job._tf32_matters = {}, False
+    job._errors, job._tied, job._tf32_matters = {}, {}, False
     wanted = torch.randn(1000)
     wanted[7] = 0.5  # a larger one may err by more
     got = wanted.clone()
@@ -155,3 +155,18 @@ def test_a_timed_answer_is_held_to_what_a_checked_one_is() -> None:
     for is_extreme in (True, False):
         limit = job.timing_limit(0, wanted, is_extreme=is_extreme)
         assert tolerance.compare(got, wanted, limit).is_match(limit) is is_extreme
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_a_timed_answer_may_take_another_of_equal_inputs_as_a_checked_one_may(dtype: torch.dtype) -> None:
+    job = Scripted([])
+    job._errors, job._tied, job._tf32_matters = {}, {0: 0.01}, False
+    wanted = torch.arange(1000).to(dtype)
+    got = wanted.clone()
+    got[:20] += 500
+    limit = job.timing_limit(0, wanted)
+    assert tolerance.compare(got, wanted, limit).is_match(limit)
+    got[:60] += 500
+    assert not tolerance.compare(got, wanted, limit).is_match(limit)
+    job._tied = {}
+    assert not tolerance.compare(got, wanted, job.timing_limit(0, wanted)).is_match(job.timing_limit(0, wanted))

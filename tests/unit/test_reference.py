@@ -428,6 +428,26 @@ def test_a_process_lost_among_several_calls_is_the_first_of_two() -> None:
     task.fatal, task.is_second = {reference.NOT_AT_ONCE}, True
     task.set_fatal(CASE, "large")
     assert task.is_unfit(CASE, "large") and task.is_unfit(CASE, "offset") and not task.is_unfit(CASE, "permuted")
+    task.set_fatal(CASE, "permuted")
+    assert task.is_unfit(CASE, "permuted")
+
+
+def test_of_several_right_answers_the_nearest_tells_the_error() -> None:
+    own, wide, told = torch.tensor([1, 2, 3, 4]), torch.tensor([1, 9, 3, 9]), torch.tensor([9, 2, 3, 9])
+    assert reference._error_of_any(own, [wide, told], None, None) == 0.25
+    assert reference._error_of_any(own, [wide], None, None) == 0.5
+    x, y = torch.tensor([1.0, 2.0]), torch.tensor([1.0, 3.0])
+    assert reference._error_of_any(x, [y.double(), x.double()], None, None) == 0.0
+
+
+def test_an_answer_that_depends_on_equal_inputs_tells_its_share() -> None:
+    wide, told = torch.arange(8.0).double(), torch.arange(8.0).double()
+    told[:2] += 3
+    found = reference.Expected([wide], [wide.float()], ["0"], "fp64", [0.0], False, [wide], None)
+    assert reference._share_that_differs(found, 0, told) == 0.25
+    masked = torch.tensor([1.0, -torch.inf])
+    assert reference._are_finite_where([("0", masked)], [("0", masked * 2)])
+    assert not reference._are_finite_where([("0", masked)], [("0", torch.ones(2))])
 
 
 @pytest.mark.parametrize(("free", "pools"), [(17, (3.0, 4.0)), (16, (3.0, 4.0)), (15, (2.0, 2.0)), (12, (1.0, 1.0))])

@@ -389,6 +389,13 @@ def test_values_of_eight_bits_that_are_cut_off_are_not_rounded(dtype: torch.dtyp
         assert compare(wrong, wanted, limit).is_match(limit) and tolerance.is_misrounded(wrong, own, wanted)
     for honest in (exact.to(dtype), exact.bfloat16().to(dtype), (exact * noise).to(dtype)):
         assert not tolerance.is_misrounded(honest, own, wanted)
+    zeroed, own, most = (
+        wanted.double() * (exact > 0),
+        own.double() * (tolerance.sample(exact) > 0),
+        cut.double() * (exact > 0),
+    )
+    assert tolerance.is_misrounded(most.to(dtype), own.to(dtype), zeroed.to(dtype)), "a half of zeros hides nothing"
+    own = tolerance.sample(exact.bfloat16().to(dtype))
     assert not tolerance.is_misrounded(cut[:2, :8], tolerance.sample(wanted[:2, :8]), wanted[:2, :8]), "too few to tell"
 
 

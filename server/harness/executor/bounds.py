@@ -66,7 +66,7 @@ class Bounds:
         self._ends = np.array([end for _, end in ranges], dtype=np.uint64)
         self.violation: str | None = None
         self._is_unordered = is_unordered
-        self._may_wait = may_wait
+        self.may_wait = may_wait
         self.is_backward = is_unordered and not may_wait
         self._storing = -1
         self._unpublished: list[tuple[_Written, Any]] = []
@@ -94,7 +94,7 @@ class Bounds:
 
     def publish(self, program: int) -> None:
         """Before an atomic operation."""
-        if self._may_wait:
+        if self.may_wait:
             self.put_in_order()
         if self._is_unordered and program == self._storing:
             for run, elements in self._unpublished:
@@ -202,7 +202,7 @@ def install() -> None:
     ) -> Any:
         if not _active:
             return load(self, ptrs, mask, other, cache_modifier, eviction_policy, is_volatile)
-        if is_volatile:  # a program that waits for another
+        if is_volatile and _active[-1].may_wait:  # a program that waits for another
             _active[-1].put_in_order()
         size = interpreter._get_np_dtype(ptrs.get_element_ty()).itemsize
         inside = mask.data & _active[-1].inside(ptrs.data, size)

@@ -519,7 +519,8 @@ def cast_untied(value: Any, dtype: str) -> Any:
         is_first[..., 1:] = found.values[..., 1:] != found.values[..., :-1]
         among_equals = place - torch.where(is_first, place, 0).cummax(-1).values
         order = torch.empty_like(place).scatter_(-1, found.indices, among_equals.clamp(max=APART_MOST))
-        return wide + wide.abs() * (UNTIED[dtype] * APART * torch.finfo(tensor.dtype).eps) * order
+        apart = wide + wide.abs() * (UNTIED[dtype] * APART * torch.finfo(tensor.dtype).eps) * order
+        return torch.where(torch.isfinite(wide), apart, wide)  # infinity times 0 is no number
 
     return _map(value, cast)
 

@@ -296,6 +296,7 @@ class Job:
         self.first_seed = self._nan_seed = 0
         self.first: Expected | None = None
         self._errors: dict[int, float] = {}
+        self._tied: dict[int, float] = {}  # by output, the share that depends on which of equal inputs is taken
         self._tf32_matters = False
         self._together: dict[tuple[str, str | None, int], Answered | None] = {}
         """Answers that were asked for together, by case, transformation and seed; None: the inputs are not fit."""
@@ -414,7 +415,8 @@ class Job:
         model, state = self.reference.model(case, OTHER_MODE)
         tree = self.reference.inputs(case, self._next_seed())
         synchronize(self._device)
-        expected = self.admitted_answer(model, tree, Asks(training=False))
+        asks = Asks(training=False, chooses=self._chooses(case, model, tree))
+        expected = self.admitted_answer(model, tree, asks)
         if expected is None:
             return
         self._run_case(model, case, OTHER_MODE, state, tree, expected, result)
@@ -860,7 +862,8 @@ class Job:
             model, _ = reference.model(case, 1)
             tree = reference.inputs(case, self.first_seed)
             synchronize(self._device)
-            reference.takes_other_weights = self.admitted_answer(model, tree) is not None
+            asks = Asks(chooses=self._chooses(case, model, tree))
+            reference.takes_other_weights = self.admitted_answer(model, tree, asks) is not None
         return reference.takes_other_weights
 
     def admitted_answer(
@@ -1080,8 +1083,9 @@ class Job:
         if self.is_planned and expected.scales:  # of spiked inputs, which no plan is timed with
             return
         for index, error in enumerate(expected.errors):
-            tied = expected.tied[index] if expected.tied else 0.0
-            self._errors[index] = max(error, tied, self._errors.get(index, 0.0))
+            self._errors[index] = max(error, self._errors.get(index, 0.0))
+        for index, share in enumerate(expected.tied):
+            self._tied[index] = max(share, self._tied.get(index, 0.0))
 
     def timing_limit(
         self, leaf: int, wanted: Any, *, is_extreme: bool = False, known: float | None = None
@@ -1095,12 +1099,15 @@ class Job:
             return tolerance.Limit(0.0, 0.0)
         if self.policy.name == "kernelbench":
             return tolerance.kernelbench_limit(dtype)
-        error = 2 * self._errors.get(leaf, 0.0)
-        if tolerance.is_discrete(tensor):  # who answers as the fp64 run does differs from this one as often
-            share = tolerance.ambiguous_most(error, tensor.numel(), 2 * tolerance.AMBIGUOUS_SANE)
+        error, tied = 2 * self._errors.get(leaf, 0.0), 2 * self._tied.get(leaf, 0.0)
+        is_discrete = tolerance.is_discrete(tensor)  # who answers as the fp64 run does differs from this one as often
+        share = max(error, tied) if is_discrete else tied
+        share = tolerance.ambiguous_most(share, tensor.numel(), 2 * tolerance.AMBIGUOUS_SANE)
+        if is_discrete:
             return tolerance.Limit(0.0, 0.0, 1.0 - share, math.inf)
         ratio = tolerance.EXTREME_RATIO if is_extreme else 1.0
-        return tolerance.limit_for(dtype, tensor, error, tf32=self._tf32_matters, ratio=ratio, known=known)
+        limit = tolerance.limit_for(dtype, tensor, error, tf32=self._tf32_matters, ratio=ratio, known=known)
+        return replace(limit, ratio=min(limit.ratio, 1.0 - share), outlier=math.inf) if tied else limit
 
     def _check_inputs(
         self,

@@ -30,10 +30,12 @@ from oracle.tolerance import (
     Limit,
     ambiguous_share,
     as_tensor,
+    compare,
     differs,
     dtype_of,
     is_coarse,
     is_discrete,
+    is_finite,
     kernelbench_limit,
     limit_for,
     relative_error,
@@ -258,7 +260,7 @@ class Expected:
     moves the reference itself by more than the limit may be (a deep network), its own answer in TF32; and the answers
     with equal inputs told apart. Several have one dimension more, the first."""
     tied: tuple[float, ...] = ()
-    """By output of integers, the share of them that depends on how equal inputs are told apart."""
+    """By output, the share of it that depends on how equal inputs are told apart."""
     known: dict[int, float] = field(default_factory=dict)
     """scale_of() of `values` by output, as far as it was asked."""
 
@@ -469,7 +471,9 @@ class Reference:
     def set_fatal(self, case: Json, transform: str) -> None:
         """Its process is lost under this transformation: the next one is not asked. After a second loss the next one is
         asked none that changes a value: a verdict has three attempts."""
-        self.fatal.add(NONE_IS_FIT if self.is_second else (case["name"], transform))
+        self.fatal.add((case["name"], transform))
+        if self.is_second:
+            self.fatal.add(NONE_IS_FIT)
 
     def ensure(self, source: bytes, spec: Json) -> None:
         """Load the task, once."""
@@ -496,7 +500,7 @@ class Reference:
         sizes, device = self.sizes, self.peer.device
         free = torch.cuda.mem_get_info(device)[0] - 2 * sizes.heap_base - sizes.room - sizes.candidate_room
         self.is_tight = sizes.reference_pool + sizes.candidate_pool(device) > free
-        return min(sizes.reference_pool, free // 3 // PAGE * PAGE) if self.is_tight else sizes.reference_pool
+        return min(sizes.reference_pool, max(PAGE, free // 3 // PAGE * PAGE)) if self.is_tight else sizes.reference_pool
 
     def candidate_pool(self) -> int:
         """Bytes for the other side's own tensors, in its arena."""
@@ -504,7 +508,7 @@ class Reference:
         if not self.is_tight:
             return sizes.candidate_pool(device)
         free = torch.cuda.mem_get_info(device)[0] - sizes.heap_base - sizes.candidate_room
-        return min(sizes.candidate_pool(device), free // 2 // PAGE * PAGE)
+        return min(sizes.candidate_pool(device), max(PAGE, free // 2 // PAGE * PAGE))
 
     def model(self, case: Json, weights: int) -> tuple[str, list[Json]]:
         """Build the model of a case with a weight seed (an index into WEIGHT_SEEDS), or take the one that is there."""
@@ -819,21 +823,22 @@ class Reference:
         untied: list[list[tuple[str, Any]]] = []
         if asks.chooses and not self.mutates_inputs:
             wide, untied = self._untied(model, tree, wide)
+            errors = [
+                min(
+                    error,
+                    _error_of_any(a, [answer[index][1] for answer in [wide, *untied]], scales[index], known[index]),
+                )
+                for index, ((_, a), error) in enumerate(zip(own, errors, strict=True))
+            ]
         errors = [
             max(error, least) if _is_discrete(leaf) else error
             for (_, leaf), error, least in zip(own, errors, result.errors, strict=True)
         ]
         pairs = [(a, b) for (_, a), (_, b) in zip(own, wide, strict=True)]
-        return replace(
+        found = replace(
             result,
             values=[a if _is_discrete(a) else b for a, b in pairs],
             others=tuple(_others(a, b, [answer[index][1] for answer in untied]) for index, (a, b) in enumerate(pairs)),
-            tied=tuple(
-                max((_error(a, answer[index][1]) for answer in untied), default=0.0) if _is_discrete(a) else 0.0
-                for index, (a, _) in enumerate(pairs)
-            )
-            if untied
-            else (),
             against="fp64",
             errors=errors,
             scales=scales if any(scales) else (),
@@ -843,6 +848,12 @@ class Reference:
                 if scale is not None and not _is_discrete(a)
             },
         )
+        if untied:
+            found.tied = tuple(
+                max(_share_that_differs(found, index, answer[index][1]) for answer in untied)
+                for index in range(len(pairs))
+            )
+        return found
 
     def _scatter(
         self,
@@ -902,7 +913,7 @@ class Reference:
         found = []
         for run in UNTIED:
             told = self._wide(model, tree, run.dtype)
-            if told is not None and _is_alike(told, exact, dtypes=False):
+            if told is not None and _is_alike(told, exact, dtypes=False) and _are_finite_where(told, exact):
                 found.append([(path, leaf.clone() if isinstance(leaf, torch.Tensor) else leaf) for path, leaf in told])
         return exact, found
 
@@ -1033,12 +1044,42 @@ def _others(own: Any, wide: Any, untied: list[Any]) -> torch.Tensor | None:
     if not isinstance(own, torch.Tensor) or not isinstance(wide, torch.Tensor):
         return None
     if not _is_discrete(own):
-        found = [one for one in untied if not torch.allclose(one, wide, rtol=1e-6, atol=0.0, equal_nan=True)]
+        found = [one for one in untied if not _is_close(one, wide)]
     else:
         found = [one for one in (wide, *untied) if _is_discrete(one) and not same_bits(one, own)]
     if len(found) < 2:
         return found[0].clone() if found else None
     return torch.stack([one.to(found[0].dtype) for one in found])
+
+
+def _is_close(a: torch.Tensor, b: torch.Tensor) -> bool:
+    if not a.is_complex():  # some types of a byte have no allclose()
+        a, b = a.double(), b.double()
+    return torch.allclose(a, b, rtol=1e-6, atol=0.0, equal_nan=True)
+
+
+def _are_finite_where(a: list[tuple[str, Any]], b: list[tuple[str, Any]]) -> bool:
+    """Answers of one form are finite in the same places."""
+    pairs = [(x, y) for (_, x), (_, y) in zip(a, b, strict=True) if isinstance(x, torch.Tensor)]
+    return all(_is_discrete(x) or bool((is_finite(x) == is_finite(y)).all()) for x, y in pairs)
+
+
+def _error_of_any(own: Any, answers: list[Any], scale: float | None, known: float | None) -> float:
+    """_error() beside the nearest of several right answers; of integers, the share that none of these has."""
+    if not _is_discrete(own) or not isinstance(own, torch.Tensor):
+        return min(_error(own, answer, scale, known) for answer in answers)
+    differs = torch.ones_like(own, dtype=torch.bool)
+    for answer in answers:
+        differs &= own != answer
+    return float(differs.double().mean()) if own.numel() else 0.0
+
+
+def _share_that_differs(expected: Expected, index: int, other: Any) -> float:
+    wanted, other = as_tensor(expected.values[index]), as_tensor(other)
+    if wanted is None or other is None or not wanted.numel():
+        return 0.0
+    difference = compare(other, wanted, expected.limit(index, "strict"))
+    return max(difference.differing, difference.nonfinite) / wanted.numel()
 
 
 def _is_alike(a: list[tuple[str, Any]], b: list[tuple[str, Any]], *, dtypes: bool) -> bool:
