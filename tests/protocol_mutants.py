@@ -60,14 +60,14 @@ MUTANTS = (
     ),
     Mutant(
         "two claims at once of what is identical do not see each other",
-        "server/store/pgsql/schema.c",
+        "server/store/pgsql/schema/13.sql",
         "IF NOT pg_try_advisory_xact_lock($1) THEN RETURN false; END IF;",
         "",
         "test_store_pgsql",
     ),
     Mutant(
         "two claims at once of a client's do not see each other",
-        "server/store/pgsql/schema.c",
+        "server/store/pgsql/schema/13.sql",
         "IF NOT pg_try_advisory_xact_lock(hashtextextended($1, 0)) THEN RETURN 0; END IF;",
         "",
         "test_store_pgsql",

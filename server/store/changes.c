@@ -352,7 +352,7 @@ change_set_attempts(struct store_backend *b, struct store_order *o, struct error
 }
 
 struct ended {
-    char task_id[HASH_TEXT_SIZE], client[256];
+    char task_id[HASH_TEXT_SIZE], client[LABEL_MAX_CHARS * 4 + 1];
     bool is_there, has_client;
     struct labels labels;
 };

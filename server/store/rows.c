@@ -158,7 +158,12 @@ store_reward_bin(double reward)
 void
 store_scope(const char *client, char out[STORE_SCOPE_SIZE])
 {
-    snprintf(out, STORE_SCOPE_SIZE, "%s%.255s", client ? "=" : "", client ? client : "");
+    size_t n = client ? strlen(client) : 0;
+
+    if (n > STORE_SCOPE_SIZE - 2) /* a database takes no half of a character */
+        for (n = STORE_SCOPE_SIZE - 2; ((unsigned char)client[n] & 0xc0) == 0x80; n--)
+            ;
+    snprintf(out, STORE_SCOPE_SIZE, "%s%.*s", client ? "=" : "", (int)n, client ? client : "");
 }
 
 const double store_speedup_edges[STORE_SPEEDUP_NBINS - 1] = { 0.5, 0.8, 1, 1.2, 1.5, 2, 3, 5 };

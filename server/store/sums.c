@@ -87,13 +87,13 @@ add_failure(struct store_backend *b, const struct counted *c, struct error *err)
             "INSERT INTO %s AS t (scope, start_s, run, task_id, class, failed_at, message, n, first_ms,"
             " last_ms, last_id%s) SELECT scope, $3, CASE WHEN has_row THEN $9 ELSE '' END,"
             " CASE WHEN has_row THEN $10 ELSE '' END, $4, $5,"
-            " CASE WHEN has_row OR is_known THEN $6 ELSE '' END, 1, $7, $7, $8%s FROM (SELECT scope,",
-            d->failures, d->node_column, d->node_value);
+            " CASE WHEN has_row OR EXISTS (SELECT 1 %s AND " CAUSE ") THEN $6 ELSE '' END, 1, $7, $7, $8%s"
+            " FROM (SELECT scope,",
+            d->failures, d->node_column, stretch.sql, d->node_value);
     sql_add(&q,
-            " EXISTS (SELECT 1 %s AND " CAUSE ") AS is_known,"
             " EXISTS (SELECT 1 %s AND f.run = $9 AND f.task_id = $10 AND " CAUSE ") OR (SELECT count(*)"
-            " FROM (SELECT 1 %s LIMIT %d) AS f) < %d AS has_row FROM " SCOPES " LIMIT 2) AS own WHERE true",
-            stretch.sql, stretch.sql, stretch.sql, SUMMARY_FAILURES, SUMMARY_FAILURES);
+            " FROM (SELECT 1 %s LIMIT %d) AS f) < %d AS has_row FROM " SCOPES " LIMIT 2) AS s WHERE true",
+            stretch.sql, stretch.sql, SUMMARY_FAILURES, SUMMARY_FAILURES);
     sql_add(&q,
             " ON CONFLICT (scope, start_s, run, task_id, class, failed_at, message%s) DO UPDATE SET"
             " n = t.n + 1" LESSER("first_ms") GREATER("last_ms") ", last_id = excluded.last_id",

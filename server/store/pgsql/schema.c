@@ -249,7 +249,7 @@ take_step(struct pg_link *l, const struct pg_step *step, size_t version, struct 
     int rc = 0;
 
     snprintf(note, sizeof(note), "UPDATE verifierd.meta SET version = %zu;", version);
-    if (buffer_printf(&sql, "%s%s", step->sql, is_one ? note : "") < 0)
+    if (buffer_printf(&sql, "%s\n%s", step->sql, is_one ? note : "") < 0)
         return error_set(err, ERR_NOMEM, "no memory for the schema");
     rc = run_together(l, sql.data, err);
     for (const char *const *one = step->batches; rc == 0 && one && *one; one++)
