@@ -28,8 +28,9 @@ OFFSET: Final = {torch.float64: 1000.0, torch.float32: 1000.0, torch.float16: 16
 OPPOSED: Final = 100.0
 """At most so much: a product of what `opposed` makes is far below zero, and not beyond what a mask is filled with."""
 LARGE: Final = 100.0
-LOUD: Final = 30.0
-"""Logits of a normal distribution overflow an exponential, and the greatest few of a softmax are not all zero."""
+LOUD: Final = (5.0, 90.0)
+"""The largest overflows an exponential, and beside it none is zero in a softmax: the smallest is no further away than
+float32 goes."""
 SMALL: Final = 1e-3
 FILLED_STEPS: Final = 5
 """Powers of two, from 1 on, by which the values of `filled` are multiplied: some are seen beside large sums."""
@@ -122,11 +123,13 @@ def large(tensor: torch.Tensor, seed: int) -> bool:
 
 
 def loud(tensor: torch.Tensor, seed: int) -> bool:
-    """Every value times 30: what `large` is to who chooses among values."""
-    if is_label(tensor):
+    """The values, in their order, from 5 to 90: what `large` is to who chooses among values. Zeros stay."""
+    low, high = (end.double() for end in tensor.aminmax())
+    if is_label(tensor) or not low < high:
         return False
-    tensor.mul_(LOUD)
-    return True
+    by = (LOUD[1] - LOUD[0]) / (high - low)
+    tensor.mul_(by.to(tensor.dtype))
+    return _moved(tensor, float(LOUD[1] - high * by))
 
 
 def wide(tensor: torch.Tensor, seed: int) -> bool:
