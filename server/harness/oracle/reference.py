@@ -261,6 +261,8 @@ class Expected:
     with equal inputs told apart. Several have one dimension more, the first."""
     tied: tuple[float, ...] = ()
     """By output, the share of it that depends on how equal inputs are told apart."""
+    settled: tuple[float, ...] = ()
+    """As `errors`, where another choice among equal inputs is none."""
     known: dict[int, float] = field(default_factory=dict)
     """scale_of() of `values` by output, as far as it was asked."""
 
@@ -368,7 +370,7 @@ class Expected:
     def is_self_consistent(self, most: float = AMBIGUOUS_SANE) -> bool:
         """The reference agrees with itself in fp64 as well as the table ever allows. most: the share of integers
         that may be others there."""
-        for leaf, error in zip(self.own, self.errors, strict=True):
+        for leaf, error in zip(self.own, self.settled or self.errors, strict=True):
             row = TABLE.get(dtype_of(leaf))
             if error > (most if row is None else row.most):
                 return False
@@ -823,13 +825,6 @@ class Reference:
         untied: list[list[tuple[str, Any]]] = []
         if asks.chooses and not self.mutates_inputs:
             wide, untied = self._untied(model, tree, wide)
-            errors = [
-                min(
-                    error,
-                    _error_of_any(a, [answer[index][1] for answer in [wide, *untied]], scales[index], known[index]),
-                )
-                for index, ((_, a), error) in enumerate(zip(own, errors, strict=True))
-            ]
         errors = [
             max(error, least) if _is_discrete(leaf) else error
             for (_, leaf), error, least in zip(own, errors, result.errors, strict=True)
@@ -849,6 +844,10 @@ class Reference:
             },
         )
         if untied:
+            found.settled = tuple(
+                _error_of_any(a, [b, *(answer[index][1] for answer in untied)], scales[index], known[index])
+                for index, (a, b) in enumerate(pairs)
+            )
             found.tied = tuple(
                 max(_share_that_differs(found, index, answer[index][1]) for answer in untied)
                 for index in range(len(pairs))
