@@ -215,8 +215,7 @@ class Child:
     # --- memory ---
 
     def _op_arena(self, message: Message) -> None:
-        parts = [message.take_fd(f"arena{index}") for index in range(len(message.fds) - 1)]
-        self._arena = Arena(self._device, parts, message.integer("size", 1, 1 << 48))
+        self._arena = Arena(self._device, message.take_fd("arena"), message.integer("size", 1, 1 << 48), is_import=True)
         heap = message.mapping("heap")
         self._draws = Draws(self._arena)
         self._placer = Placer(self._arena, Heap(heap["offset"], heap["size"], heap["pool"]))

@@ -143,55 +143,28 @@ shareable_memory(void)
     return what;
 }
 
-static uint64_t
-part_bytes(const struct harness_gpu_arena *arena, uint32_t part)
-{
-    uint64_t rest = arena->size - part * HARNESS_ARENA_PART_BYTES;
-
-    return rest < HARNESS_ARENA_PART_BYTES ? rest : HARNESS_ARENA_PART_BYTES;
-}
-
-/* Unmaps the first `mapped` parts. */
 static int
-unmap_parts(const struct harness_gpu_arena *arena, uint32_t mapped)
-{
-    for (uint32_t i = 0; i < mapped; i++)
-        CHECK(gpu.d->unmap(arena->ptr + i * HARNESS_ARENA_PART_BYTES, part_bytes(arena, i)), "cuMemUnmap");
-    CHECK(gpu.d->unreserve(arena->ptr, arena->size), "cuMemAddressFree");
-    return 0;
-}
-
-static int
-map_parts(struct harness_gpu_arena *arena)
+map_handle(cu_handle handle, uint64_t size, uint64_t *ptr)
 {
     struct cu_access access = { .location = { CU_LOCATION_DEVICE, gpu.device },
                                 .flags = CU_ACCESS_READ_WRITE };
-    uint32_t mapped = 0;
-    cu_ptr start = 0;
-    int code = 0;
+    cu_ptr at = 0;
+    int code = driver_check(gpu.d, gpu.d->reserve(&at, size, 0, 0, 0), "cuMemAddressReserve");
 
-    CHECK(gpu.d->reserve(&start, arena->size, 0, 0, 0), "cuMemAddressReserve");
-    arena->ptr = start;
-    while (code == 0 && mapped < arena->parts) {
-        cu_ptr at = arena->ptr + mapped * HARNESS_ARENA_PART_BYTES;
-
-        code = driver_check(gpu.d, gpu.d->map(at, part_bytes(arena, mapped), 0, arena->handles[mapped], 0),
-                            "cuMemMap");
-        mapped += code == 0;
-    }
-    if (code == 0)
-        code = driver_check(gpu.d, gpu.d->set_access(arena->ptr, arena->size, &access, 1), "cuMemSetAccess");
     if (code != 0)
-        unmap_parts(arena, mapped);
-    return code;
-}
-
-/* Forgets what was made of an arena that failed. */
-static void
-drop_parts(struct harness_gpu_arena *arena, uint32_t made)
-{
-    for (uint32_t i = 0; i < made; i++)
-        gpu.d->release(arena->handles[i]);
+        return code;
+    code = driver_check(gpu.d, gpu.d->map(at, size, 0, handle, 0), "cuMemMap");
+    if (code == 0) {
+        code = driver_check(gpu.d, gpu.d->set_access(at, size, &access, 1), "cuMemSetAccess");
+        if (code != 0)
+            gpu.d->unmap(at, size);
+    }
+    if (code != 0) {
+        gpu.d->unreserve(at, size);
+        return code;
+    }
+    *ptr = at;
+    return 0;
 }
 
 static int
@@ -209,89 +182,62 @@ check_shareable(void)
     return code;
 }
 
-static int
-create_part(struct harness_gpu_arena *arena, uint32_t part)
+int
+harness_gpu_arena_create(uint64_t size, int *fd, uint64_t *ptr, uint64_t *actual, uint64_t *handle)
 {
     struct cu_allocation what = shareable_memory();
     cu_handle made = 0;
-    int code;
-
-    CHECK(gpu.d->create(&made, part_bytes(arena, part), &what, 0), "cuMemCreate");
-    arena->handles[part] = made;
-    code = driver_check(gpu.d, gpu.d->export(&arena->fds[part], made, CU_HANDLE_POSIX_FD, 0),
-                        "cuMemExportToShareableHandle");
-    if (code != 0)
-        gpu.d->release(made);
-    return code;
-}
-
-int
-harness_gpu_arena_create(uint64_t size, struct harness_gpu_arena *arena)
-{
-    struct cu_allocation what = shareable_memory();
-    uint32_t made = 0;
     size_t unit = 0;
-    int code;
+    int shared_fd = -1, code;
 
     NEED_GPU();
     if ((code = check_shareable()) != 0)
         return code;
     CHECK(gpu.d->granularity(&unit, &what, CU_GRANULARITY_RECOMMENDED), "cuMemGetAllocationGranularity");
-    if (unit == 0 || size == 0 || size > HARNESS_ARENA_PARTS * HARNESS_ARENA_PART_BYTES - unit)
+    if (unit == 0 || size == 0 || size > INT64_MAX - unit)
         return harness_fail(EINVAL, "an arena of %llu bytes", (unsigned long long)size);
-    arena->size = (size + unit - 1) / unit * unit;
-    arena->parts = (uint32_t)((arena->size + HARNESS_ARENA_PART_BYTES - 1) / HARNESS_ARENA_PART_BYTES);
-    while (code == 0 && made < arena->parts) {
-        code = create_part(arena, made);
-        made += code == 0;
-    }
+    size = (size + unit - 1) / unit * unit;
+    CHECK(gpu.d->create(&made, size, &what, 0), "cuMemCreate");
+    code = driver_check(gpu.d, gpu.d->export(&shared_fd, made, CU_HANDLE_POSIX_FD, 0),
+                        "cuMemExportToShareableHandle");
     if (code == 0)
-        code = map_parts(arena);
+        code = map_handle(made, size, ptr);
     if (code != 0) {
-        drop_parts(arena, made);
-        for (uint32_t i = 0; i < made; i++)
-            close(arena->fds[i]);
+        if (shared_fd >= 0)
+            close(shared_fd);
+        gpu.d->release(made);
+        return code;
     }
-    return code;
+    *fd = shared_fd;
+    *actual = size;
+    *handle = made;
+    return 0;
 }
 
 int
-harness_gpu_arena_import(struct harness_gpu_arena *arena)
+harness_gpu_arena_import(int fd, uint64_t size, uint64_t *ptr, uint64_t *handle)
 {
-    uint32_t made = 0;
-    int code = 0;
-
-    NEED_GPU();
-    if (arena->parts == 0 || arena->parts > HARNESS_ARENA_PARTS || arena->size == 0 ||
-        (arena->size - 1) / HARNESS_ARENA_PART_BYTES != arena->parts - 1)
-        return harness_fail(EINVAL, "an arena of %llu bytes in %u parts", (unsigned long long)arena->size,
-                            arena->parts);
-    while (code == 0 && made < arena->parts) {
-        void *fd = (void *)(uintptr_t)arena->fds[made];
-        cu_handle part = 0;
-
-        code = driver_check(gpu.d, gpu.d->import(&part, fd, CU_HANDLE_POSIX_FD),
-                            "cuMemImportFromShareableHandle");
-        arena->handles[made] = part;
-        made += code == 0;
-    }
-    if (code == 0)
-        code = map_parts(arena);
-    if (code != 0)
-        drop_parts(arena, made);
-    return code;
-}
-
-int
-harness_gpu_arena_free(const struct harness_gpu_arena *arena)
-{
+    cu_handle made = 0;
     int code;
 
     NEED_GPU();
-    if ((code = unmap_parts(arena, arena->parts)) != 0)
+    CHECK(gpu.d->import(&made, (void *)(uintptr_t)fd, CU_HANDLE_POSIX_FD), "cuMemImportFromShareableHandle");
+    code = map_handle(made, size, ptr);
+    if (code != 0) {
+        gpu.d->release(made);
         return code;
-    for (uint32_t i = 0; i < arena->parts; i++)
-        CHECK(gpu.d->release(arena->handles[i]), "cuMemRelease");
+    }
+    *handle = made;
+    return 0;
+}
+
+int
+harness_gpu_arena_free(uint64_t ptr, uint64_t size, uint64_t handle)
+{
+    NEED_GPU();
+    CHECK(gpu.d->unmap(ptr, size), "cuMemUnmap");
+    CHECK(gpu.d->unreserve(ptr, size), "cuMemAddressFree");
+    CHECK(gpu.d->release(handle), "cuMemRelease");
     return 0;
 }
 

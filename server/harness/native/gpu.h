@@ -28,25 +28,18 @@ struct harness_gpu_info {
 HARNESS_API int harness_gpu_init(int ordinal);
 HARNESS_API int harness_gpu_get_info(struct harness_gpu_info *out);
 
-#define HARNESS_ARENA_PARTS 7
-/* Drivers were seen to refuse 80 GB as one allocation where 130 GB were free. */
-#define HARNESS_ARENA_PART_BYTES ((uint64_t)32 << 30)
-
-/* Consecutive addresses, behind which lie parts of HARNESS_ARENA_PART_BYTES each; the last may be smaller. */
-struct harness_gpu_arena {
-    uint64_t ptr;  /* where it is mapped in this process */
-    uint64_t size; /* a multiple of the granularity */
-    uint32_t parts;
-    int32_t fds[HARNESS_ARENA_PARTS]; /* possession of them is the right to map */
-    uint64_t handles[HARNESS_ARENA_PARTS];
-};
-
-/* GPU memory that another process may map: at least size bytes. The descriptors are the caller's to close. */
-HARNESS_API int harness_gpu_arena_create(uint64_t size, struct harness_gpu_arena *arena);
-/* Map another process' arena, of which size, parts and fds are given. The descriptors are borrowed. */
-HARNESS_API int harness_gpu_arena_import(struct harness_gpu_arena *arena);
-/* Unmap and let go; the memory is free once every process has. */
-HARNESS_API int harness_gpu_arena_free(const struct harness_gpu_arena *arena);
+/*
+ * GPU memory that another process may map: at least size bytes.
+ *   fd      given: close() once it is sent; possession of it is the right to map
+ *   ptr     where it is mapped here; actual: its size, a multiple of the granularity
+ *   handle  for harness_gpu_arena_free()
+ */
+HARNESS_API int harness_gpu_arena_create(uint64_t size, int *fd, uint64_t *ptr, uint64_t *actual,
+                                         uint64_t *handle);
+/* Map another process' arena; size is its actual size. The descriptor is borrowed. */
+HARNESS_API int harness_gpu_arena_import(int fd, uint64_t size, uint64_t *ptr, uint64_t *handle);
+/* Unmap and let go; the memory is free once every process has. size: actual. */
+HARNESS_API int harness_gpu_arena_free(uint64_t ptr, uint64_t size, uint64_t handle);
 
 /* ptr and bytes: multiples of 4. */
 HARNESS_API int harness_gpu_fill32(uint64_t ptr, uint32_t pattern, uint64_t bytes);

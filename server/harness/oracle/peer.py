@@ -220,8 +220,7 @@ class Peer:
         self.doorbell = native.Doorbell(fd)
         message = {"op": "arena", "size": self.arena.size, "heap": vars(heap)}
         try:
-            parts = {f"arena{index}": part for index, part in enumerate(self.arena.fds)}
-            self.ask(message, "mapped", PROMPT_MS, {**parts, "doorbell": fd})
+            self.ask(message, "mapped", PROMPT_MS, {"arena": self.arena.fd, "doorbell": fd})
         finally:
             os.close(fd)
 

@@ -1,4 +1,4 @@
-"""Arenas: memory that the referee makes and hands to one child as descriptors.
+"""Arenas: memory that the referee makes and hands to one child as a descriptor.
 
 One interface, two implementations: `cuMemCreate` memory on a GPU, a memfd without one. An arena is a run of
 bytes; tensors in it are views, made from notes whose bounds are checked here and nowhere else. Layout, as the
@@ -8,7 +8,6 @@ referee decides it: the sets of inputs, then the heap, from which the child's ow
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -54,22 +53,20 @@ class _DeviceBytes:
 
 
 class Arena:
-    """Owns the mapping and the descriptors; close() ends both. Views must not be used after that."""
+    """Owns the mapping and the descriptor; close() ends both. Views must not be used after that."""
 
-    def __init__(
-        self, device: torch.device, fds: Sequence[int], size: int, made: native.GpuArena | None = None
-    ) -> None:
-        """Map what the descriptors name, unless `made` is. On a GPU the primary context must be current (gpu_init)."""
+    def __init__(self, device: torch.device, fd: int, size: int, *, is_import: bool) -> None:
+        """Map what fd names. On a GPU the primary context must be current (native.gpu_init)."""
         self.device = device
-        self.fds = tuple(fds)
+        self.fd = fd
         self.size = size
-        self._gpu: native.GpuArena | None = None
-        self._bytes: torch.Tensor | None = None
+        self._pointer = 0
+        self._handle = 0
         if device.type == "cuda":
-            self._gpu = made or native.gpu_arena_import(self.fds, size)
-            self._pointer = self._gpu.address
+            if is_import:
+                self._pointer, self._handle = native.gpu_arena_import(fd, size)
+            self._bytes: torch.Tensor | None = None
         else:
-            (fd,) = self.fds
             self._mapping = native.Mapping(fd, size)
             self._pointer = self._mapping.address
             self._bytes = torch.frombuffer(self._mapping.view(), dtype=torch.uint8)
@@ -78,24 +75,25 @@ class Arena:
     def make(cls, device: torch.device, size: int) -> Arena:
         """A new arena of at least size bytes, poisoned with NaN patterns where that is cheap (on a GPU)."""
         if device.type != "cuda":
-            return cls(device, (native.arena_memfd(size),), size)
-        made = native.gpu_arena_create(size)
-        arena = cls(device, made.fds[: made.parts], made.size, made)
-        arena.poison(0, made.size)
+            return cls(device, native.arena_memfd(size), size, is_import=False)
+        fd, pointer, actual, handle = native.gpu_arena_create(size)
+        arena = cls(device, fd, actual, is_import=False)
+        arena._pointer, arena._handle = pointer, handle
+        arena.poison(0, actual)
         return arena
 
     def close(self) -> None:
         self._bytes = None
         if self._pointer:
-            if self._gpu is not None:
+            if self.device.type == "cuda":
                 torch.cuda.synchronize(self.device)  # what is queued, the poison at least, writes there
-                native.gpu_arena_free(self._gpu)
+                native.gpu_arena_free(self._pointer, self.size, self._handle)
             else:
                 self._mapping.close()
             self._pointer = 0
-        for fd in self.fds:
-            os.close(fd)
-        self.fds = ()
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
 
     @property
     def pointer(self) -> int:

@@ -69,9 +69,9 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "harness_place_set": (c_int, [c_uint64, c_uint64]),
     "harness_gpu_init": (c_int, [c_int]),
     "harness_gpu_get_info": (c_int, [c_void_p]),
-    "harness_gpu_arena_create": (c_int, [c_uint64, c_void_p]),
-    "harness_gpu_arena_import": (c_int, [c_void_p]),
-    "harness_gpu_arena_free": (c_int, [c_void_p]),
+    "harness_gpu_arena_create": (c_int, [c_uint64, c_void_p, c_void_p, c_void_p, c_void_p]),
+    "harness_gpu_arena_import": (c_int, [c_int, c_uint64, c_void_p, c_void_p]),
+    "harness_gpu_arena_free": (c_int, [c_uint64, c_uint64, c_uint64]),
     "harness_gpu_fill32": (c_int, [c_uint64, c_uint32, c_uint64]),
     "harness_gpu_copy": (c_int, [c_uint64, c_uint64, c_uint64]),
     "harness_gpu_sync": (c_int, []),
@@ -324,39 +324,30 @@ def gpu_info() -> GpuInfo:
     )
 
 
-ARENA_PARTS: Final = 7
-"""HARNESS_ARENA_PARTS."""
+def gpu_arena_create(size: int) -> tuple[int, int, int, int]:
+    """(descriptor, address, actual size, handle) of memory that a process with the descriptor may map.
 
-
-class GpuArena(ctypes.Structure):
-    """struct harness_gpu_arena: addresses in a row, behind which lie several allocations."""
-
-    _fields_ = (
-        ("address", c_uint64),
-        ("size", c_uint64),
-        ("parts", c_uint32),
-        ("fds", c_int32 * ARENA_PARTS),
-        ("handles", c_uint64 * ARENA_PARTS),
+    The descriptor is the caller's; actual size and handle are for gpu_arena_free().
+    """
+    fd, address, actual, handle = c_int(-1), c_uint64(), c_uint64(), c_uint64()
+    _checked(
+        _lib.harness_gpu_arena_create(
+            size, ctypes.byref(fd), ctypes.byref(address), ctypes.byref(actual), ctypes.byref(handle)
+        )
     )
+    return fd.value, address.value, actual.value, handle.value
 
 
-def gpu_arena_create(size: int) -> GpuArena:
-    """At least so many bytes that a process with the descriptors may map. The descriptors are the caller's."""
-    arena = GpuArena()
-    _checked(_lib.harness_gpu_arena_create(size, ctypes.byref(arena)))
-    return arena
+def gpu_arena_import(fd: int, size: int) -> tuple[int, int]:
+    """(address, handle) of another process' arena of that actual size. The descriptor stays the caller's."""
+    address, handle = c_uint64(), c_uint64()
+    _checked(_lib.harness_gpu_arena_import(fd, size, ctypes.byref(address), ctypes.byref(handle)))
+    return address.value, handle.value
 
 
-def gpu_arena_import(fds: Sequence[int], size: int) -> GpuArena:
-    """Another process' arena of that actual size. The descriptors stay the caller's."""
-    arena = GpuArena(size=size, parts=len(fds), fds=(*fds,))
-    _checked(_lib.harness_gpu_arena_import(ctypes.byref(arena)))
-    return arena
-
-
-def gpu_arena_free(arena: GpuArena) -> None:
+def gpu_arena_free(address: int, size: int, handle: int) -> None:
     """Unmap and let go; the memory is free once every process has."""
-    _checked(_lib.harness_gpu_arena_free(ctypes.byref(arena)))
+    _checked(_lib.harness_gpu_arena_free(address, size, handle))
 
 
 def gpu_fill32(address: int, pattern: int, size: int) -> None:
