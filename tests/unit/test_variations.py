@@ -243,6 +243,18 @@ def test_who_chooses_among_equals_gets_none_and_an_index_is_never_varied() -> No
     assert variations.name_for("ties", {}) is None, "of a task of before it is not known"
 
 
+def test_who_chooses_gets_logits_of_which_a_softmax_leaves_none_zero() -> None:
+    logits = torch.randn(120, 64, generator=torch.Generator().manual_seed(5))
+    logits[:, 3] = -torch.inf
+    changed = logits.clone()
+    assert variations.loud(changed, 1)
+    assert torch.equal(changed.argsort(-1), logits.argsort(-1)) and bool(torch.isinf(changed[:, 3]).all())
+    finite = changed[torch.isfinite(changed)]
+    assert torch.isinf(finite.exp()).any() and float(finite.min()) > 4.9 and float(finite.max()) < 90.1
+    assert int((torch.softmax(changed, -1) == 0).sum()) == 120, "those of the mask alone"
+    assert not variations.loud(torch.ones(8), 1) and not variations.loud(torch.full((8,), -torch.inf), 1)
+
+
 def test_who_chooses_gets_values_below_zero_that_stay_apart() -> None:
     x, half = torch.randn(64, 24), torch.randn(64, 24).half()
     made = x.clone()

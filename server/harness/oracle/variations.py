@@ -124,8 +124,11 @@ def large(tensor: torch.Tensor, seed: int) -> bool:
 
 def loud(tensor: torch.Tensor, seed: int) -> bool:
     """The values, in their order, from 5 to 90: what `large` is to who chooses among values. Zeros stay."""
-    low, high = (end.double() for end in tensor.aminmax())
-    if is_label(tensor) or not low < high:
+    finite = tensor[torch.isfinite(tensor)]  # a mask's infinities stay, too
+    if is_label(tensor) or not finite.numel():
+        return False
+    low, high = (end.double() for end in finite.aminmax())
+    if not low < high:
         return False
     by = (LOUD[1] - LOUD[0]) / (high - low)
     tensor.mul_(by.to(tensor.dtype))
