@@ -377,3 +377,10 @@ def test_the_seeds_are_honest() -> None:
                 target.read(seed if isinstance(seed, bytes) else json.dumps(seed).encode())
             except peer.PeerFailed:
                 assert name == "reply"
+
+
+@pytest.mark.parametrize(("phase", "is_gone"), [("capture", False), ("call", True)])
+def test_a_call_that_cannot_be_captured_leaves_its_process(phase: str, is_gone: bool) -> None:
+    """torch tells all of CUDA's errors by one type."""
+    text = "CUDA error: operation failed due to a previous error during capture"
+    assert peer.failure(phase, {"type": "AcceleratorError", "text": text, "line": None}).is_gone is is_gone

@@ -843,15 +843,10 @@ class Reference:
                 if scale is not None and not _is_discrete(a)
             },
         )
-        if untied:
-            found.settled = tuple(
-                _error_of_any(a, [b, *(answer[index][1] for answer in untied)], scales[index], known[index])
-                for index, (a, b) in enumerate(pairs)
-            )
-            found.tied = tuple(
-                max(_share_that_differs(found, index, answer[index][1]) for answer in untied)
-                for index in range(len(pairs))
-            )
+        for index, (a, b) in enumerate(pairs) if untied else ():
+            others = [answer[index][1] for answer in untied]
+            found.settled += (_error_of_any(a, [b, *others], scales[index], known[index]),)
+            found.tied += (max(_share_that_differs(found, index, other) for other in others),)
         return found
 
     def _scatter(
