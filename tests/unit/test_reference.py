@@ -450,6 +450,14 @@ def test_an_answer_that_depends_on_equal_inputs_tells_its_share() -> None:
     assert not reference._are_finite_where([("0", masked)], [("0", torch.ones(2))])
 
 
+def test_two_models_of_large_weights_fit_on_either_side_of_a_gpu() -> None:
+    """As KernelBench's 3/2 has them, on 140 GB: of what is reserved beside the pools two thirds are left for both."""
+    sizes = reference.Sizes(inputs=1 << 30, outputs=1 << 30, state=8 << 30, peak=16 << 30, sets=8, calls=1)
+    pools = (132 << 30) - 2 * sizes.heap_base - sizes.room - sizes.candidate_room
+    assert pools // 3 > 2 * sizes.state + (4 << 30)
+    assert sizes.candidate_room < 4 << 30  # whose weights nobody asks for
+
+
 @pytest.mark.parametrize(("free", "pools"), [(17, (3.0, 4.0)), (16, (3.0, 4.0)), (15, (2.0, 2.0)), (12, (1.0, 1.0))])
 def test_pools_leave_room_where_all_that_is_estimated_has_none(
     monkeypatch: pytest.MonkeyPatch, free: int, pools: tuple[float, float]

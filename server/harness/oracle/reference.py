@@ -191,8 +191,8 @@ class Sizes:
 
     @property
     def room(self) -> int:
-        """Where outputs (up to fp64) and weights are copied that were made elsewhere."""
-        return align(2 * self.outputs + 4 * self.state + (1 << 20) + self.batch)
+        """Where outputs (up to fp64) and weights are copied that were made elsewhere: large ones of two models."""
+        return align(2 * self.outputs + (2 if self.state > LARGE_SET else 4) * self.state + (1 << 20) + self.batch)
 
     def candidate_pool(self, device: torch.device) -> int:
         """Serves the candidate's allocations: as much as the reference needs."""
@@ -207,8 +207,8 @@ class Sizes:
 
     @property
     def candidate_room(self) -> int:
-        """The same of a candidate, whose large outputs have the task's own dtype."""
-        return self.room - (self.outputs if self.outputs > LARGE_SET else 0)
+        """The same of a candidate's outputs, of which large ones have the task's own dtype. It tells no weights."""
+        return align((1 if self.outputs > LARGE_SET else 2) * self.outputs + (1 << 20) + self.batch)
 
     @property
     def reference_arena(self) -> int:
