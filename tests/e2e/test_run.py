@@ -250,6 +250,13 @@ def test_from_data_to_report_with_a_kill_in_the_middle(client: service.Client, t
     assert done.returncode == 0 and "report was done already" in done.stderr
 
 
+def test_a_model_in_the_working_directory_is_checked_there(tmp_path: Path) -> None:
+    tiny_data.main(tmp_path)
+    command = ("run", "--check", str(TESTS / "e2e/tiny.conf"), f"--workdir={tmp_path}")
+    done = trainer(*command, TINY_PORT="1")
+    assert done.returncode == 0, done.stderr
+
+
 def small_conf(directory: Path) -> Path:
     """The tiny run, with next to nothing to learn and to say."""
     text = (TESTS / "e2e/tiny.conf").read_text()

@@ -190,9 +190,9 @@ class Checks:
 
     def training(self, section: str, method: str) -> int:
         """By the Python that trains; nothing is run."""
-        config = self.conf["model_config"]
+        config, model = self.conf["model_config"], self.run.workdir / self.conf["model"]  # steps run in there
         request: dict[str, Any] = {
-            "settings": self.conf[section] | {"model": self.conf["model"]},
+            "settings": self.conf[section] | {"model": str(model) if model.exists() else self.conf["model"]},
             "gpu_memory_gb": self.conf["gpu_memory_gb"],
         }
         if config:
