@@ -58,7 +58,7 @@ fuzzers := $(patsubst tests/fuzz/fuzz_%.c,$(out)/fuzz/%,$(fuzz_src))
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
-.PHONY: help all contract harness finetune corpus tests setup setup-test setup-train trainers demo demo-cluster demo-train test test-fast test-unit test-e2e test-fault test-stop check lint lint-c lint-cycles format tidy lint-python \
+.PHONY: help all contract harness finetune corpus tests setup setup-test setup-train trainers demo demo-cluster demo-train demo-run test test-fast test-unit test-e2e test-fault test-stop check lint lint-c lint-cycles format tidy lint-python \
 	requirements sanitize clang slow slow-e2e slow-fault fuzz fuzz-replay install uninstall installcheck bundle gpu-check kernelbench selftest-compare bench timing-report screenshots \
 	clean distclean deb deb-check image dist libraries FORCE
 
@@ -235,6 +235,10 @@ demo-cluster: setup ## three daemons on a PostgreSQL of their own: one is killed
 demo-train: setup ## a small Best-of-N round and two evaluations with a scripted model
 	+$(parallel) all
 	'$(py)' client/deploy/demo_train.py --programs '$(realpath $(BUILD))/bin' --python '$(py)'
+
+demo-run: setup-train ## trainer run from rows to a report, with a tiny model: minutes
+	+$(parallel) all
+	'$(py)' client/deploy/demo_run.py --programs '$(realpath $(BUILD))/bin' --python '$(py)' $(ARGS)
 
 # The pictures of docs/screenshots, of what this machine judges meanwhile.
 screenshots: setup-test ## the pictures of docs/screenshots anew

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -255,6 +256,18 @@ def test_a_model_in_the_working_directory_is_checked_there(tmp_path: Path) -> No
     command = ("run", "--check", str(TESTS / "e2e/tiny.conf"), f"--workdir={tmp_path}")
     done = trainer(*command, TINY_PORT="1")
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("text", "status"), [("", 3), ("no_such_option = 1\n", 1)])
+def test_the_demo_ends_as_its_run_does(tmp_path: Path, text: str, status: int) -> None:
+    """Without rows the run ends before its first step, beside a daemon of the demo's own."""
+    (tmp_path / "conf").write_text(text + 'prepare { file = "none.jsonl" }\n')
+    python = os.environ.get("PYTHON", sys.executable)
+    command = [python, str(DEPLOY / "demo_run.py"), f"--programs={TRAINER.parent}", f"--python={python}"]
+    command += [f"--conf={tmp_path / 'conf'}", f"--workdir={tmp_path / 'work'}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert done.returncode == status, done.stderr
+    assert ("no_such_option" if text else "none.jsonl is not there") in done.stderr
 
 
 def small_conf(directory: Path) -> Path:
