@@ -17,6 +17,7 @@
 #include "server/submission/submission.h"
 #include "server/workers/channel.h"
 #include "server/workers/contention.h"
+#include "server/workers/device_worker.h"
 #include "server/workers/scratch.h"
 #include "server/workers/prefork_pool.h"
 #include "server/workers/zygote.h"
@@ -274,8 +275,9 @@ begin_build(struct submission *s)
 
     j->step = STEP_BUILD;
     return ask_child(s, CHILD_BUILD,
-                     json_pack("{s:s, s:s, s:O}", "op", "build", "target", s->funnel->config->target,
-                               "policy", j->policy_json),
+                     json_pack("{s:s, s:s, s:O, s:b}", "op", "build", "target", s->funnel->config->target,
+                               "policy", j->policy_json, "others",
+                               (int)device_worker_is_gpu(s->funnel->device_workers[0])),
                      true, false);
 }
 

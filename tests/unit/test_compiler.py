@@ -561,6 +561,20 @@ def test_a_size_that_nobody_promised_may_have_no_image(case: str, fails: bool) -
     assert (found.failure is not None) == fails
 
 
+def test_kernels_of_generality_alone_are_left_out_where_nobody_needs_them() -> None:
+    """The interpreter runs the text, and half of what was compiled without a GPU was for other sizes."""
+    kernels = [kernel(0, {"B": size}, x="*fp16") for size in (64, 128, 16)]
+    steps = [(Launch(at, (1, 1, 1), (), 9),) for at in (0, 1, 2)]
+    document = plan_of(TILES, [function(TILES, "k")], kernels, steps[0])
+    own = document.traces[0]
+    more = (replace(own, case="other: x2", steps=(*steps[1], *steps[0])), replace(own, case="tiny", steps=steps[2]))
+    document = replace(document, traces=(own, *more))
+    found = compiler.build(TILES.encode(), document, 1, others=False)
+    assert [image is not None for image in found.images] == [True, False, True]
+    assert found.failure is None
+    assert document.judged_kernels() == {0, 2}
+
+
 @pytest.mark.parametrize("case", ["tiny", "other: x2", "shape0"])
 def test_of_a_size_that_nobody_promised_one_alternative_is_compiled(case: str) -> None:
     """A convolution with 16 configurations and its sizes as constants took `compile` beyond its 60 s."""

@@ -15,7 +15,7 @@ import selectors
 import signal
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -396,7 +396,7 @@ def _error_of(steps: Sequence[plan.Step], errors: Mapping[int, KernelError]) -> 
     return next((errors[kernel] for kernel in _launched(tuple(steps)) if kernel in errors), None)
 
 
-def build(source: bytes, document: plan.Plan, workers: int) -> Images:
+def build(source: bytes, document: plan.Plan, workers: int, *, others: bool = True) -> Images:
     """Compile the kernels of a plan from the candidate's text. Nothing of the text is run.
 
     Of an autotuned launch at a size that nobody promised one alternative is compiled, the first that can be.
@@ -404,6 +404,7 @@ def build(source: bytes, document: plan.Plan, workers: int) -> Images:
     source    the candidate's bytes
     document  as parsed; its claims are checked against the source
     workers   how many compile side by side, at most half as many as there are kernels, rounded up
+    others    whether kernels that only cases of generality launch are compiled; the interpreter needs none of them
     Raises CompilerRefusal (what the plan names is not in the source, or not what a kernel may be), UnknownTarget, and
     OSError where an image cannot be stored. Needs one thread, forks, and leaves Triton with the target's driver.
     """
@@ -413,6 +414,7 @@ def build(source: bytes, document: plan.Plan, workers: int) -> Images:
     functions = Functions(Source(source), document.functions)
     for kernel in document.kernels:
         _check_kernel(kernel, functions)
-    made, errors = _compile(document, functions, workers)
+    traces = [trace for trace in document.traces if others or not trace.case.startswith(plan.OTHER)]
+    made, errors = _compile(replace(document, traces=tuple(traces)), functions, workers)
     dropped, failure = settle(document, errors)
     return Images(tuple(map(made.get, range(len(document.kernels)))), tuple(dropped), failure)

@@ -183,11 +183,6 @@ def _launches(step: plan.Step) -> int:
     return int(isinstance(step, plan.Launch))
 
 
-def _launched(trace: plan.Trace) -> set[int]:
-    steps = plan.walk((*trace.construct, *trace.first, *trace.steps))
-    return {step.kernel for step in steps if isinstance(step, plan.Launch)}
-
-
 def _refused(found: plan.Plan, foreign: operators.Foreign) -> Result | None:
     """What the policy does not allow of a plan; None: it allows all of it."""
     refusals = [one for one in operators.allowed(found, foreign) if not one.case.startswith(plan.OTHER)]
@@ -211,10 +206,13 @@ def _listed(image: Image) -> wire.Json:
     }
 
 
-def build(source: bytes, document: bytes, target: str, policy: dict[str, Any], workers: int) -> Result:
+def build(
+    source: bytes, document: bytes, target: str, policy: dict[str, Any], workers: int, *, others: bool = True
+) -> Result:
     """Check a plan and compile its kernels: pass, fail or untraced, whatever the candidate wrote.
 
     source and document: the candidate's text, and its plan as the tracer wrote it, which is to be for this target.
+    others: whether the kernels that only cases of generality launch are compiled, too.
     """
     try:
         found = plan.parse(document)
@@ -229,7 +227,7 @@ def build(source: bytes, document: bytes, target: str, policy: dict[str, Any], w
     if refusal is not None:
         return refusal
     try:
-        images = kernels.build(source, found, workers)
+        images = kernels.build(source, found, workers, others=others)
     except RecursionError:
         return Result({"ev": "result", "outcome": "untraced", "error": _error("Untraced", "it is nested too deep")})
     except CompilerRefusal as refused:
@@ -237,7 +235,7 @@ def build(source: bytes, document: bytes, target: str, policy: dict[str, Any], w
     made = {index: image for index, image in enumerate(images.images) if image is not None}
     if images.failure is not None:
         return _fail("compile", images.failure.error, done=len(made), of=len(images.images))
-    judged = {index for trace in found.traces if not trace.case.startswith(plan.OTHER) for index in _launched(trace)}
+    judged = found.judged_kernels()
     listed = {image.sha256: _listed(image) for index, image in made.items() if index in judged}
     told = summary(found, images)
     report = {
@@ -267,6 +265,7 @@ def main(channel: wire.Channel, scratch: Path) -> None:
     source = wire.read_memfd(request.take_fd("source"), wire.SOURCE_MAX)
     document = wire.read_memfd(request.take_fd("plan"), plan.BYTES_MAX)
     kernel_cache.install(scratch / "triton", kernel_cache.LayeredCache.layers, adopts=False)
-    result = build(source, document, request.text("target"), request.mapping("policy"), workers())
+    target, policy, others = request.text("target"), request.mapping("policy"), request.boolean("others")
+    result = build(source, document, target, policy, workers(), others=others)
     fds = {} if result.archive is None else {"images": wire.make_memfd(result.archive, "images")}
     channel.send(result.report, fds)

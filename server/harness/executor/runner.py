@@ -110,5 +110,5 @@ class Runner:
 
         if self._functions is None:
             self._functions = extract.Functions(extract.Source(self._source), self._plan.functions)
-        lost = frozenset(range(len(self._plan.kernels))) - self._images.keys()
+        lost = self._plan.judged_kernels() - self._images.keys()  # others need no image here, and have none
         return interpreter.Model(trace, self._functions, self._plan.kernels, allows=allows, lost=lost)

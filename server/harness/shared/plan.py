@@ -354,6 +354,12 @@ class Plan:
                 return trace
         raise KeyError(case)
 
+    def judged_kernels(self) -> frozenset[int]:
+        """Indices of the kernels that other cases than those of generality launch."""
+        judged = [trace for trace in self.traces if not trace.case.startswith(OTHER)]
+        steps = (step for trace in judged for step in walk((*trace.construct, *trace.first, *trace.steps)))
+        return frozenset(step.kernel for step in steps if isinstance(step, Launch))
+
     def dump(self) -> bytes:
         return json.dumps(_document(self), separators=(",", ":"), allow_nan=False).encode()
 
