@@ -58,7 +58,7 @@ fuzzers := $(patsubst tests/fuzz/fuzz_%.c,$(out)/fuzz/%,$(fuzz_src))
 .DELETE_ON_ERROR:
 .SECONDARY:
 .SECONDEXPANSION:
-.PHONY: help all contract harness finetune corpus tests setup setup-test setup-train trainers demo demo-cluster demo-train demo-run test test-fast test-unit test-e2e test-fault test-stop check lint lint-c lint-cycles format tidy lint-python \
+.PHONY: help all contract harness finetune corpus tests setup setup-test setup-train trainers demo demo-cluster demo-train demo-run test test-fast test-unit test-unit-c test-unit-judging test-unit-rest test-e2e test-fault test-stop check lint lint-c lint-cycles format tidy lint-python \
 	requirements sanitize clang slow slow-e2e slow-fault fuzz fuzz-replay install uninstall installcheck bundle gpu-check kernelbench selftest-compare bench timing-report screenshots \
 	clean distclean deb deb-check image dist libraries FORCE
 
@@ -253,7 +253,7 @@ two_at_a_time = OMP_NUM_THREADS=1 $(MAKE) --no-print-directory $(if $(filter -j%
 
 test: setup-test ## all tests but the slow ones
 	+$(parallel) all tests
-	+$(two_at_a_time) test-fault test-e2e test-unit
+	+$(two_at_a_time) test-fault test-e2e test-unit-judging test-unit-c test-unit-rest
 
 # Every C unit, the Python units that need neither a child nor a GPU, and a daemon with scripted workers: under two minutes.
 fast_py := $(patsubst %,tests/unit/test_%.py,documents ast_stage plan stopping wire) \
@@ -262,9 +262,18 @@ test-fast: all tests ## every C unit and a choice of the rest, in under two minu
 	server/deploy/run-tests $(units)
 	$(call pytest,fast) -m 'not slow' $(fast_py)
 
-test-unit: tests harness ## C and Python units
+test-unit: test-unit-c test-unit-judging test-unit-rest ## C and Python units
+
+test-unit-c: tests harness
 	server/deploy/run-tests $(units)
-	$(if $(SANITIZE),,$(if $(unit_py),$(call pytest,unit) tests/unit))
+
+# More than half of the time of all Python units.
+judging_py := $(patsubst %,tests/unit/test_%.py,referee clock_protocol compiled cases in_process)
+test-unit-judging: harness
+	$(call pytest,unit-judging) $(judging_py)
+
+test-unit-rest: harness
+	$(call pytest,unit) $(filter-out $(judging_py),$(unit_py))
 
 test-e2e: all ## the built daemon with the real harness
 	$(call pytest,e2e) -m 'not slow' tests/e2e
@@ -278,8 +287,7 @@ test-stop: $(bin)/verifierd
 	$(with_env) VERIFIERD_BUILD='$(realpath $(dest))' '$(py)' -m pytest -q -rs -p no:cacheprovider tests/fault/test_stop_with_writes.py
 
 check: setup-test ## lint, types, sanitizers, fuzz replay, slow tests, requirements
-	+$(MAKE) trainers
-	+$(parallel) clang tidy
+	+$(parallel) trainers clang tidy
 	+$(two_at_a_time) slow-e2e slow-fault sanitize lint
 	+$(MAKE) requirements ARGS='--results $(BUILD)/results'
 
@@ -322,7 +330,7 @@ threaded := $(filter test_store%,$(notdir $(units)))
 
 sanitize: ## units under address, undefined and thread sanitizers
 	+$(parallel) SANITIZE=address,undefined WERROR=1 tests harness
-	+$(MAKE) SANITIZE=address,undefined WERROR=1 test-unit
+	+$(MAKE) SANITIZE=address,undefined WERROR=1 test-unit-c
 	+$(MAKE) SANITIZE=address,undefined WERROR=1 fuzz-replay
 	+$(MAKE) SANITIZE=address,undefined WERROR=1 test-stop
 	+$(parallel) SANITIZE=thread WERROR=1 $(threaded:%=$(BUILD)/thread/unit/%)

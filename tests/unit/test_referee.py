@@ -511,10 +511,10 @@ def test_what_one_candidate_overwrites_is_its_own(rig: Rig, task: tuple[str, dic
 BUSY = (
     TASK
     + """
-import threading
+import hashlib, threading
 def work():
     while True:
-        pass
+        hashlib.sha256(bytes(1 << 20))  # without the lock of the interpreter, for which the reference would wait
 threading.Thread(target=work, daemon=True).start()
 """
 )
