@@ -19,7 +19,7 @@ HERE = Path(__file__).resolve().parent
 CONTRACT = service.ROOT / "proto" / "openapi.yaml"
 SCRIPTED = service.ROOT / "tests" / "fault" / "harness"
 LIMIT_S = 1800
-EXAMPLES = int(os.environ.get("CONTRACT_EXAMPLES", "25"))
+EXAMPLES = int(os.environ.get("CONTRACT_EXAMPLES", "16"))
 SEED = os.environ.get("CONTRACT_SEED", "1")
 
 
