@@ -14,15 +14,15 @@
 #include "server/http/guard.h"
 
 /*
- * Theory of operation. Every request is asked for its token before anything
- * else of it is looked at but its route. What a caller may not see, and what
- * is not there, get the same answer.
+ * Theory of operation. The token of a request is checked before anything
+ * else of the request except its route. A resource that the caller may not
+ * see and one that does not exist get the same response.
  */
 
 #define BASIC_MAX 512
 #define CLIENT_MAX_CHARS 200 /* of a body's "client" */
 
-/* What stands behind "Bearer ", or NULL. View. */
+/* The text after "Bearer ", or NULL. View. */
 static const char *
 bearer(const char *header)
 {
@@ -91,8 +91,8 @@ access_check(struct exchange *x, const struct route *route, bool takes_basic)
         return true;
     if (!keyring_is_on(keyring)) {
         /*
-         * A page whose name was made to resolve to loopback is, for its browser, of our own origin; but the browser
-         * says the name.
+         * A page's name that was made to resolve to loopback passes the browser's check of origins; but the browser
+         * sends that name in the Host header.
          */
         const char *host = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
         if (host && !guard_host_is_local(host)) {
@@ -161,7 +161,7 @@ access_stamp(struct exchange *x)
 {
     json_t *told = json_object_get(x->document, "client");
     const char *name = json_string_value(told);
-    /* One that is no name is refused by whoever reads the body. */
+    /* An invalid name is refused by the function that reads the body. */
     bool is_name = name && *name && strlen(name) == json_string_length(told) &&
                    utf8_length(name, strlen(name)) <= CLIENT_MAX_CHARS;
 

@@ -8,7 +8,7 @@
 #include "common/log.h"
 #include "server/store/labels.h"
 
-/* What several handlers do alike. */
+/* Parts that several handlers share. */
 
 #define LIMIT_DEFAULT 50
 
@@ -82,7 +82,7 @@ exchange_made(struct exchange *x, const struct funnel_answer *answer, const char
               exchange_cb *then)
 {
     if (answer->refusal == FUNNEL_KEY_TAKEN) {
-        again(x); /* what was made under it is there now */
+        again(x); /* the submissions made under the key are in the store now */
         return;
     }
     if (exchange_refused(x, answer))
@@ -256,6 +256,6 @@ exchange_page_text(struct exchange *x, struct buffer *items, const char *next)
     if (bytes)
         exchange_set_bytes(x, 200, "application/json", bytes, size);
     else
-        exchange_set_json(x, 200, NULL); /* says that there was no memory */
+        exchange_set_json(x, 200, NULL); /* responds that there was no memory */
     send_page(x, next);
 }

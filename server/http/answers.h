@@ -26,14 +26,14 @@ bool exchange_cursor(struct exchange *x, int64_t *before_ms, const char **key);
 /* A page that is read: its rows go into call.items. */
 struct page_read {
     struct exchange_read call;
-    char scope[STORE_SCOPE_SIZE]; /* whose submissions are counted */
+    char scope[STORE_SCOPE_SIZE]; /* of the submissions that are counted */
     int limit;
     bool has_more;
     char last[LABEL_MAX_CHARS * 4 + 32]; /* the cursor of the last row */
 };
 /* As exchange_read_new(); limit 0, for which a problem was sent: NULL. */
 void *page_read_new(struct exchange *x, const struct exchange_read *call, size_t size, int limit);
-/* Whether there is no room for one more row, so that there is more than the page. */
+/* Whether the page is full, so that there are more rows than it holds. */
 bool page_is_full(struct page_read *p);
 /* An answer of reads of pages. */
 void page_answer(struct exchange *x, struct exchange_read *call);
@@ -46,7 +46,7 @@ bool exchange_run(struct exchange *x, const char **run, int64_t *step);
 bool exchange_policy_version(struct exchange *x, const char **version);
 /* {"items":[…],"next":…} with its Link header; items is taken, next may be NULL (a cursor, borrowed). */
 void exchange_page(struct exchange *x, json_t *items, const char *next);
-/* The same; items: the text between the brackets, taken and left empty. next is no text that needs escaping. */
+/* The same; items: the text between the brackets, taken and left empty. next contains nothing that needs escaping. */
 void exchange_page_text(struct exchange *x, struct buffer *items, const char *next);
 
 #endif

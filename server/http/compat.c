@@ -213,7 +213,7 @@ translate(const struct compat_format *format, size_t index, bool is_one, struct 
 
 /* --- the answer --- */
 
-/* The verdict as a submitter is told it, whoever asks: a trainer shows it to the policy that it trains. 0, or err's code. */
+/* The verdict as a submitter may see it, for every caller: a trainer shows it to its policy. 0, or err's code. */
 static int
 load(const struct compat_job *job, struct compat_item *item, struct store_reader *r, struct error *err)
 {
@@ -288,7 +288,7 @@ answer_job(struct exchange *x, struct exchange_read *call)
     }
     if (is_again || (is_late && !job->format->takes_progress)) {
         unsigned status = job->format->again;
-        /* Too late is 504 for everybody, unless the daemon stops. */
+        /* A verdict that is late gives 504 for every caller, unless the daemon stops. */
         if (!is_again && !x->http->is_draining)
             status = 504;
         json_t *document =
@@ -395,7 +395,7 @@ submission_answered_cb(void *arg, const struct funnel_answer *told)
     while ((item = askers)) {
         struct compat_job *job = item->job;
         LL_DELETE(askers, item);
-        if (told->refusal == FUNNEL_KEY_TAKEN) { /* what was made under it is there now */
+        if (told->refusal == FUNNEL_KEY_TAKEN) { /* the submissions made under the key are in the store now */
             find_items(item, 1);
             continue;
         }
@@ -440,8 +440,8 @@ name_of(const struct compat_job *job, const struct compat_item *item)
 }
 
 /*
- * The try of it that counts: what was submitted for the sample last, as item->id, or the first key that nobody has
- * used ("" then). A key of a name that stood for another sample is as good as none. A thread of the store.
+ * Finds the try that counts: the last submission of the sample, as item->id, or the first unused key ("" then). A key
+ * whose name stood for another sample is ignored. A thread of the store.
  */
 static int
 find_try(const struct compat_job *job, struct compat_item *item, const char *client, struct store_reader *r,
@@ -502,7 +502,7 @@ running_try(struct compat_item *item, char key[STORE_KEY_SIZE])
     }
 }
 
-/* The store has told of its tries. What is under way comes first, since the store may have it before the funnel tells. */
+/* The store has reported its tries. One in progress comes first: the store may have it before the funnel answers. */
 static void
 submit_item(struct compat_item *item)
 {

@@ -1,5 +1,5 @@
 /*
- * compat.h - the wire formats that trainers already speak, under /compat.
+ * compat.h - the wire formats of existing trainers, under /compat.
  * Private to http/. Loop thread.
  *
  * A format (compat_formats.c) reads its request into submissions as
@@ -24,7 +24,7 @@ enum compat_state {
 
 struct compat_item {
     json_t *body;              /* the submission; owned */
-    json_t *aside;             /* what the format wants to know again when it writes, or NULL; owned */
+    json_t *aside;             /* what the format needs again when it writes, or NULL; owned */
     char hash[HASH_TEXT_SIZE]; /* of all that decides its verdict */
     char id[ID_SIZE];
     int tries; /* verdicts that were sent back before */
@@ -34,7 +34,7 @@ struct compat_item {
     bool must_renew;             /* judge it anew though it was judged before */
     bool replaces;               /* its key stood for another sample */
     enum compat_state state;
-    json_t *verdict; /* as a submitter is told it; owned */
+    json_t *verdict; /* as disclosed to a submitter; owned */
     bool is_filled;  /* it has no reward, and no try is left: reward is the filler */
     double reward;
 };
@@ -89,13 +89,13 @@ double compat_component(const struct compat_item *item, const char *name);
 double compat_speedup(const struct compat_item *item);
 
 /*
- * `found` is told the sample that this caller gave such a name to, and how it stands: state is queued, running, … where it
- * is not judged. item is borrowed. Else the refusal is sent.
+ * `found` receives the sample that this caller gave that name to, and its state: queued, running, … where it is not
+ * judged. item is borrowed. Otherwise the refusal is sent.
  */
 typedef void compat_found_cb(struct exchange *x, const struct compat_item *item, const char *state);
 void compat_look_up(struct exchange *x, const char *name, compat_found_cb *found);
 
-/* Whether the route speaks a format of others, whose clients are refused in its manner. */
+/* Whether the route serves a foreign format, in which its refusals are written, too. */
 bool compat_is(const struct route *route);
 /* As exchange_problem_set(). */
 void compat_problem_set(struct exchange *x, enum problem problem, const char *detail, json_t *extra);

@@ -89,7 +89,7 @@ is_hack(const struct compat_item *item)
     return class_info(class_of(item))->is_cheat;
 }
 
-/* A component as a number: what is not known is 0. */
+/* A component as a number; 0 where it is not known. */
 static double
 component(const struct compat_item *item, const char *name)
 {
@@ -165,7 +165,7 @@ starts_with(struct text t, struct text head)
     return head.size <= t.size && memcmp(t.start, head.start, head.size) == 0;
 }
 
-/* What stands behind the last of these; false: none is there. */
+/* The text after the last of these marks; false: there is none. */
 static bool
 behind_last_mark(struct text t, struct text *out)
 {
@@ -185,9 +185,9 @@ behind_last_mark(struct text t, struct text *out)
 }
 
 /*
- * The answer in a query, which is the prompt as the tokenizer gives it back and the answer, special tokens kept. Where the
- * prompt does not come back as it was (it was cut at its left, or has got a first token), the chat template's own marks
- * tell where the answer begins. To take prompt and answer together is no way out: the prompt may hold a solution.
+ * The answer in a query: the query is the decoded prompt followed by the answer, special tokens kept. Where the decoded
+ * prompt differs from the prompt (it was truncated at its left, or has an added first token), the chat template's marks
+ * show where the answer begins. The prompt is never read as part of the answer: it may hold a solution.
  */
 static bool
 answer_of(json_t *query, json_t *prompt, struct text *out)
@@ -398,8 +398,8 @@ command_result(double seconds, const char *out)
 }
 
 /*
- * A gate is a test case, and its output "1" or "0". A failure to compile is told like any other: verl takes one such
- * answer for the failure of all cases behind it.
+ * A gate is a test case, and its output is "1" or "0". A failure to compile is reported like any other: verl counts one
+ * such response as the failure of all later cases.
  */
 static json_t *
 sandboxfusion_write(const struct compat_job *job)

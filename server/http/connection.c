@@ -7,21 +7,23 @@
 #include "common/auto.h"
 
 /*
- * Theory of operation. MHD's own timeout is an idle timer, which a client that
- * trickles never meets, so every connection has one absolute deadline, set
- * anew for each thing that it is waited for. A deadline ends the connection by
- * shutdown(): the descriptor stays MHD's, which then sees its end of file.
+ * Theory of operation. MHD's own timeout is an idle timer, which never fires
+ * for a client that sends slowly, so every connection has one absolute
+ * deadline, set anew for each thing that it waits for. A deadline ends the
+ * connection by shutdown(): the descriptor stays MHD's, which then reads its
+ * end of file.
  *
- * While MHD has a connection suspended it does not watch it; where the request
- * is held, or a stream has nothing to tell, a handle of ours does, for nothing
- * but the client's leaving. (What the funnel works on goes on without it.) That
- * handle is stopped before the connection is resumed, and closed before MHD
+ * MHD does not watch a suspended connection; while a request is held, or a
+ * stream has nothing to send, a handle of ours watches only for the client's
+ * disconnection. (The submission goes on without the client.) That handle is
+ * stopped before the connection is resumed, and closed before MHD closes the
+ * descriptor.
  * closes the descriptor.
  */
 
 /*
- * What the kernel keeps for a client that does not read it keeps in our name, and would let grow to megabytes. The kernel
- * takes this twice.
+ * Bounds the kernel's send buffer: output that a client does not read would otherwise grow to megabytes there. The
+ * kernel doubles this value.
  */
 #define OUTPUT_BYTES (64 * 1024)
 
@@ -34,8 +36,8 @@ connection_closed_cb(uv_handle_t *handle)
 }
 
 /*
- * Whether it may stay. One too many is told so before it has sent anything: that costs no more than to say it, and a client
- * that waits in the kernel's queue learns nothing.
+ * Whether the connection may stay. One above the limit gets a refusal before it has sent anything: that costs no more
+ * than closing it, and a client left in the kernel's queue would get no reason.
  */
 static bool
 enter(struct connection *c)

@@ -28,7 +28,7 @@
 #define HTTP_PARSE_SMALL_MAX (2 * 1024)
 #define HTTP_PARSE_BESIDE 2
 #define HTTP_CONNECTION_MEMORY (16 * 1024) /* MHD's pool for each connection: bounds the header */
-#define HTTP_REFUSED_MOST 64               /* connections beyond the limit that are being told so */
+#define HTTP_REFUSED_MOST 64               /* connections beyond the limit that are being refused */
 #define HTTP_ROUTES_MAX 96
 #define HTTP_ROUTES_REST \
     (HTTP_ROUTES_MAX - 1)                   /* what has no route: the dashboard's files, and early refusals */
@@ -76,7 +76,7 @@ struct http {
     struct histogram durations[HTTP_ROUTES_MAX]; /* by exchange.route_number, in histogram_seconds */
     const struct route *asked[HTTP_ROUTES_MAX];  /* whose durations those are, once there are any */
     int64_t started_ns, stop_ns;                 /* monotonic */
-    json_t *process, *disks;                     /* what host.h told at host_ns */
+    json_t *process, *disks;                     /* what host.h returned at host_ns */
     int64_t host_ns;
     struct kept_status {
         char *text; /* the figures of the funnel and of the host, as JSON */

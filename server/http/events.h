@@ -2,9 +2,9 @@
  * events.h - the last things that happened, kept for event streams: a ring
  * that is bounded in number and in bytes. Pure. Loop thread only.
  *
- * A position is the number of events before it. It is never told: how far two
- * numbers are apart would tell a submitter how many stages, which it is not
- * told of, lie between what it is told. Clients get a random name instead.
+ * A position is the number of events before it. It is never sent: the distance
+ * of two positions would show a submitter how many stages, which are hidden
+ * from it, lie between two events that it sees. Clients get a random name.
  */
 #ifndef HTTP_EVENTS_H
 #define HTTP_EVENTS_H
@@ -29,11 +29,11 @@ struct event {
     char name[EVENT_NAME_SIZE];
     char submission[ID_SIZE]; /* "" for a group's */
     char group[ID_SIZE];      /* "": of none */
-    char *client;             /* owned; whose it is, or NULL */
+    char *client;             /* owned; the submission's client, or NULL */
     const char *stage;        /* of EVENT_STATE: static; NULL: it is queued */
     int attempts;             /* of EVENT_STATE */
     char *verdict;            /* owned; of EVENT_VERDICT, as it is stored, or NULL */
-    bool is_detail;           /* not told to those who may only submit */
+    bool is_detail;           /* not sent to callers who may only submit */
 };
 
 struct events;
@@ -42,7 +42,7 @@ struct events;
 struct events *events_new(size_t most);
 void events_free(struct events *e); /* NULL is fine */
 
-/* event's own strings are taken, and its name is made here. Older events go where there is no room. */
+/* event's own strings are taken, and its name is made here. Older events are dropped where there is no room. */
 void events_add(struct events *e, const struct event *event);
 
 /* Positions of the oldest event kept, and behind the newest. */

@@ -22,8 +22,8 @@
  * freed when MHD is done with the answer. Between the body's end and the
  * answer it belongs to a handler, which sends an answer at once, or leaves it
  * with the funnel (pending) or as a long poll (held); MHD has the connection
- * suspended then. Whoever is late finds the pending record without an
- * exchange and does nothing.
+ * suspended then. A callback that comes after that finds the pending record
+ * without an exchange and does nothing.
  */
 
 /* --- answers --- */
@@ -116,7 +116,7 @@ exchange_tag(struct exchange *x)
         MHD_del_response_header(x->response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
     }
     exchange_header(x, MHD_HTTP_HEADER_ETAG, tag);
-    /* Kept by the caller alone, and asked for again: what it is told depends on its token. */
+    /* Only the caller may cache it, and must revalidate: the content depends on its token. */
     exchange_header(x, MHD_HTTP_HEADER_CACHE_CONTROL, "private, no-cache");
     exchange_header(x, MHD_HTTP_HEADER_VARY, MHD_HTTP_HEADER_AUTHORIZATION);
 }
@@ -222,7 +222,7 @@ exchange_error(struct exchange *x, const struct error *err, const char *name)
         exchange_problem(x, PROBLEM_UNAVAILABLE, "%s", err->text);
         break;
     default:
-        /* What a system call or SQLite says names paths and tables of the host. */
+        /* The text of a system call or of SQLite names paths and tables of the host. */
         log_error(x->request_id, "%s: %s", x->uri, err->text);
         exchange_problem(x, PROBLEM_INTERNAL, "the daemon's log has the reason under this request_id");
     }

@@ -22,7 +22,7 @@ struct running_key;
 typedef void exchange_cb(struct exchange *x);
 typedef void exchange_answer_cb(struct exchange *x, const struct funnel_answer *answer);
 
-/* What comes back later finds the exchange through this, or finds that it was given up. */
+/* A later callback finds the exchange through this, or finds that it was given up. */
 struct pending {
     struct exchange *exchange; /* NULL: given up */
     exchange_answer_cb *then;
@@ -48,15 +48,15 @@ struct exchange_read {
     const char *task;             /* the task that is looked for first, by id or name; NULL: none */
     char task_id[HASH_TEXT_SIZE]; /* which that is */
     char *kept[8];
-    bool is_short; /* there was no memory or no place for one more */
+    bool is_short; /* there was no memory or no room for one more */
     int rc;
     struct error err;
 };
 
-/* Who asks, by the token shown; where there are no tokens, the operator. */
+/* The caller, by the token shown; where there are no tokens, the operator. */
 struct caller {
     unsigned scopes;              /* of enum scope */
-    char client[TOKEN_NAME_SIZE]; /* "": the operator, who is no client */
+    char client[TOKEN_NAME_SIZE]; /* "": the operator, which is not a client */
     bool has_token;
     unsigned char token_hash[TOKEN_HASH_SIZE];
 };
@@ -107,14 +107,14 @@ struct exchange {
     struct stream *stream;     /* the answer, where it is one of events; owned, as the next */
     struct compat_job *compat; /* of a foreign format */
     exchange_cb *release;      /* frees either; NULL: there is neither */
-    char id[80];               /* what the answer is about: a submission, a group or a task */
+    char id[80];               /* the subject of the answer: a submission, a group or a task */
     unsigned status;
     struct MHD_Response *response;
     const char *bytes; /* of the response, view; NULL: none */
     size_t bytes_size;
 };
 
-/* Whose submissions the caller sees, view; NULL: everybody's. */
+/* The client to whose submissions the caller is limited, view; NULL: it sees all. */
 const char *exchange_client(const struct exchange *x);
 
 /* Callbacks of MHD; cls is the http. */
@@ -156,7 +156,7 @@ void exchange_error(struct exchange *x, const struct error *err, const char *nam
 /* A problem that says where: member is "pointer" or "parameter". */
 void exchange_problem_at(struct exchange *x, enum problem problem, const char *member, const char *where,
                          const char *text);
-/* A parameter of the address; false, for whoever says that nothing more is sent. */
+/* A parameter of the address; returns false, so that a caller can return it: nothing more is sent. */
 bool exchange_bad_parameter(struct exchange *x, const char *name, const char *text);
 void exchange_problem_set(struct exchange *x, enum problem problem, const char *detail, json_t *extra);
 
@@ -176,15 +176,15 @@ struct header_found {
 };
 struct header_found exchange_find_header(const struct exchange *x, const char *name);
 
-/* size: of the struct that begins with what is as call says; zeroed beyond. NULL: no memory, and that is answered. */
+/* size: of the struct that begins with *call, which is copied; zeroed beyond. NULL: no memory, and that is answered. */
 void *exchange_read_new(struct exchange *x, const struct exchange_read *call, size_t size);
-/* What struct exchange_read owns, and the struct that begins with it: the end of a `free` of another kind. */
+/* Frees what struct exchange_read owns, and the struct that begins with it: the last step of another `free`. */
 void exchange_read_free(struct exchange_read *c);
 /* A copy, as the reading may outlive the exchange; NULL: of NULL, or there was no memory, which exchange_read() answers. View. */
 const char *exchange_read_keep(struct exchange_read *c, const char *text);
 /* Have c's reads made (taken), and answer when they are; an error is answered by exchange_error(). */
 void exchange_read(struct exchange *x, struct exchange_read *c);
-/* The same with c->task_id, once the task of that id or name is found; one that is not there is told of. NULL: none. */
+/* The same with c->task_id, once the task of that id or name is found; a missing one is reported. NULL: none. */
 void exchange_read_of_task(struct exchange *x, struct exchange_read *c, const char *task);
 /* A thread of the store: whether the caller may know of a submission of this client (NULL: of none). */
 bool exchange_read_sees(const struct exchange_read *c, const char *client);
@@ -196,9 +196,9 @@ void exchange_hold(struct exchange *x, exchange_cb *cb);
 /* The same for what was cancelled: until its processes are gone and that is durable, which takes moments. */
 void exchange_hold_cancelled(struct exchange *x, exchange_cb *cb);
 void exchange_hold_end(struct exchange *x);
-/* Send 503 to whatever still waits for an answer of the funnel. */
+/* Send 503 to the client, if it still waits for an answer of the funnel. */
 void exchange_give_up(struct exchange *x);
-/* The same where the store is in trouble or too slow, or HTTP_WORK_LIMIT_MS are over; else it is looked at again. */
+/* The same if the store is in trouble or too slow, or HTTP_WORK_LIMIT_MS are over; else it is checked again later. */
 void exchange_overdue(struct exchange *x);
 
 #endif

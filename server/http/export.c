@@ -177,7 +177,7 @@ read_cb(void *cls, uint64_t position, char *to, size_t most)
     if (e->sent == e->text.size && !e->is_at_end && e->err.code == ERR_NONE && begin_reading(e))
         return 0;
     if (e->err.code != ERR_NONE) {
-        /* The connection breaks off: a client can tell that from an end. */
+        /* The connection is aborted: a client can distinguish that from a normal end. */
         log_error(e->exchange->request_id, "an export ends early: %s", e->err.text);
         return MHD_CONTENT_READER_END_WITH_ERROR;
     }
@@ -202,7 +202,7 @@ free_cb(void *cls)
     exchange_read_free(&e->call);
 }
 
-/* --- what is asked for --- */
+/* --- the query --- */
 
 /* "2026-11-21", "2026-11-21T11:36:17Z", with a fraction or without; milliseconds since 1970, or -1. */
 static int64_t

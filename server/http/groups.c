@@ -40,7 +40,7 @@ printed_cb(void *arg, char *text, size_t size, bool is_finished, const struct er
     exchange_send(x);
 }
 
-/* Hundreds of documents take longer than the loop may be away, so they are made beside it. */
+/* Hundreds of documents take longer than the loop may block, so they are made in another thread. */
 static void
 answer_with(struct exchange *x, unsigned status_unfinished)
 {
@@ -69,7 +69,7 @@ answer_added(struct exchange *x)
     answer_with(x, 202);
 }
 
-/* What a route reads of the group in its address, or of one that was just made. */
+/* What a route reads of the group in its address, or of one that it has just made. */
 struct group_look {
     struct exchange_read call;
     char id[ID_SIZE];
@@ -154,7 +154,7 @@ group_added(struct exchange *x, const struct funnel_answer *answer)
     exchange_made(x, answer, "group", group_add, answer_known);
 }
 
-/* False: the problem is sent. What is no text is refused with the rest of the body. */
+/* False: the problem is sent. A value that is not a text is refused with the rest of the body. */
 static bool
 may_notify(struct exchange *x)
 {
@@ -179,7 +179,7 @@ add(struct exchange *x, struct running_key *key)
     access_stamp(x);
     if (p)
         funnel_submit_group(x->http->funnel, x->document, key ? &key->row : NULL, exchange_pending_cb, p);
-    json_decref(ptr_take(&x->document)); /* large, and the funnel lets go of it beside the loop */
+    json_decref(ptr_take(&x->document)); /* large, and the funnel releases it outside the loop thread */
 }
 
 void

@@ -20,7 +20,7 @@ exchange_cb calibration_add, calibration_list, canary_forget, canary_list;
 exchange_cb service_stats, service_status, service_health, service_ready, service_asset, service_metrics;
 exchange_cb compat_evaluate, compat_task_status, compat_task_results;
 
-/* What a table of submissions shows of a document, which is taken. Given. */
+/* The part of a document that a table of submissions shows. whole is taken. Given. */
 json_t *submission_brief(json_t *whole);
 
 #endif

@@ -21,11 +21,11 @@
  * Theory of operation. MHD runs without a thread of its own; its epoll
  * descriptor is watched by the loop, and MHD_run() does what is ready.
  *
- * In this mode MHD 0.9.75 wakes nobody when a connection is resumed, and its
- * timeout does not know of pending resumes; nor does it listen again after
- * its connection limit until it is run once more. So before the loop sleeps,
- * prepare_cb() runs MHD for as long as something was resumed or closed, a
- * bounded number of times, and sets the timer to MHD's own wish.
+ * In this mode MHD 0.9.75 does not wake its thread when a connection is
+ * resumed, and its timeout ignores pending resumes; nor does it listen again
+ * after its connection limit until it is run once more. So before the loop
+ * sleeps, prepare_cb() runs MHD for as long as something was resumed or
+ * closed, a bounded number of times, and sets the timer to MHD's timeout.
  *
  * MHD_stop_daemon() aborts when a connection is suspended: http_stop() has
  * every exchange answered first.
@@ -35,7 +35,7 @@
 #define LISTEN_BACKLOG 1024
 #define STOP_GRACE_MS 1000
 
-/* Who may call is looked up once for all that is there to be answered. */
+/* The tokens are read once for all requests that are ready. */
 static void
 run_mhd(struct http *h)
 {
@@ -376,7 +376,7 @@ stop_now(struct http *h)
     uv_timer_start(&h->timer, stop_rest_cb, 0, 0);
 }
 
-/* What only reads is answered, as long as the time allows. */
+/* Requests that only read are still answered, as long as the time allows. */
 static void
 give_up_all(struct http *h)
 {
@@ -390,7 +390,7 @@ give_up_all(struct http *h)
     }
 }
 
-/* While answers go out. MHD is run from here alone: the timer is no longer its own. */
+/* Runs while answers are sent. MHD is run from here alone: the timer is used for the stop now. */
 static void
 stop_wait_cb(uv_timer_t *timer)
 {

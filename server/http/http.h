@@ -36,8 +36,8 @@ void http_reload(struct http *h, const struct config *config);
 void http_drain(struct http *h);
 
 /*
- * After http_drain() and once the funnel is drained: answer what is still
- * waiting with 503, let the answers go out (a second at most), close all
+ * After http_drain() and once the funnel is drained: answer the requests that
+ * still wait with 503, let the answers go out (a second at most), close all
  * connections. cb runs once, on a later turn of the loop.
  */
 void http_stop(struct http *h, void (*cb)(void *arg), void *arg);

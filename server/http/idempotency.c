@@ -9,13 +9,14 @@
  * Theory of operation. A POST that makes submissions may carry an
  * Idempotency-Key (draft-ietf-httpapi-idempotency-key-header). The key is
  * stored in the transaction that stores the submissions, so after a crash
+ * stored in the transaction that stores the submissions, so after a crash
  * either both are there or neither is. The store is asked for the key first.
- * Where it has none, the key is under way from then until the submissions are
- * stored: it stands in a table of the engine, and what comes with it meanwhile
- * gets 409. It leaves the table with the funnel's answer, also when the client
- * has left by then. Two that were asked for at the same moment, here or by two
- * daemons, are told apart by the store, which takes a key once: the second is
- * refused (FUNNEL_KEY_TAKEN), asks again, and finds what the first has made.
+ * If it has none, the key is in progress until the submissions are stored: it
+ * is a row of a table of the engine, and another request with the same key
+ * gets 409 meanwhile. The row is removed when the funnel answers, also when
+ * the client has left by then. For two concurrent requests, here or at two
+ * daemons, the store takes the key once: the second is refused
+ * (FUNNEL_KEY_TAKEN), asks again, and finds what the first has made.
  */
 
 bool
@@ -88,7 +89,7 @@ key_found(struct exchange *x, struct exchange_read *call)
     struct key_look *l = (struct key_look *)call;
     struct running_key *k = running_key_find(x->http, x->caller.client, x->key);
 
-    /* First, since the store may have the key before the funnel has told of what it made. */
+    /* Checked first, since the store may have the key before the funnel has reported the submissions. */
     if (k) {
         refuse(x, strcmp(k->row.request_hash, l->hash) == 0);
     } else if (l->is_known && strcmp(l->row.request_hash, l->hash) != 0) {

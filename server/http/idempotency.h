@@ -7,7 +7,7 @@
 
 /* Idempotency-Key of the header as x->key; false: the problem (400) is sent. */
 bool idempotency_read(struct exchange *x);
-/* k (NULL: there is no key) is for exchange_begin(). */
+/* k (NULL: no key was sent) is for exchange_begin(). */
 typedef void idempotency_cb(struct exchange *x, struct running_key *k);
 /*
  * Before the funnel is asked: `go` goes on, or the answer is sent, be it 409 or 422, or by replay, for which x->id names

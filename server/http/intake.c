@@ -18,10 +18,10 @@
 /*
  * Theory of operation. MHD calls exchange_access_cb() once with the header,
  * then with each piece of the body, then once at the body's end, then after
- * each resume. Everything that the header tells (framing, route, type, length)
- * is decided in the first call; a refusal is sent when the body has been read
- * and dropped, so that the connection stays usable and the client gets to
- * read it, or at once where the body is not wanted at all.
+ * each resume. Whatever depends on the header alone (framing, route, type,
+ * length) is decided in the first call; a refusal is sent when the body has
+ * been read and dropped, so that the connection stays usable and the client
+ * reads the refusal, or at once where the body is not wanted at all.
  */
 
 /* --- the header --- */
@@ -94,10 +94,10 @@ check_framing(struct exchange *x, const char *method, const char *version, struc
 }
 
 /*
- * What MHD 0.9.75 finds wrong once it has a whole header (no Host, a Content-Length that is no number) it refuses with two
- * headers before one body, which a client takes for an answer with another one in it. It says so to its log first, and
- * does not say whose request it is: that one's header is whole, and no handler was called for it. So we answer, and end
- * the connection, before MHD does.
+ * An error that MHD 0.9.75 finds in a whole header (no Host, a malformed Content-Length) is answered by MHD with two
+ * headers before one body, which a client reads as a response with another one in it. MHD calls its log first, without
+ * the connection. The connection can still be found: its header is whole, and no handler was called for it. So we
+ * answer, and end the connection, before MHD does.
  */
 void
 exchange_refused_by_mhd(struct http *h, unsigned status)
@@ -156,7 +156,7 @@ is_source_type(const struct route *route, const char *type)
     return false;
 }
 
-/* What a raw source has in its address, and a document inside. */
+/* The keys of a document that a raw source has in its address instead. */
 static const char *const source_keys[] = { "task", "entry_point", "policy", "until", "client" };
 
 /* False: the problem is sent. */
@@ -214,7 +214,7 @@ read_wait(struct exchange *x)
     return exchange_bad_parameter(x, "wait", "is a number of seconds, 0 to 86400");
 }
 
-/* False: the problem is sent, with what is taken (RFC 9110, section 15.5.16). */
+/* False: the problem is sent, with the encodings that are accepted (RFC 9110, section 15.5.16). */
 static bool
 check_encoding(struct exchange *x)
 {
@@ -280,7 +280,7 @@ begin_request(struct exchange *x, const char *method, const char *version)
     x->is_refused = x->phase == EXCHANGE_ANSWERED;
     const char *expect = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, MHD_HTTP_HEADER_EXPECT);
     if (x->is_refused && (x->must_close || expect)) {
-        /* The body was not asked for, and MHD cannot tell where the next request begins. */
+        /* The body was not read, and MHD cannot find the beginning of the next request. */
         x->must_close = true;
         exchange_header(x, MHD_HTTP_HEADER_CONNECTION, "close");
         return queue_answer(x);
@@ -487,7 +487,7 @@ exchange_access_cb(void *cls, struct MHD_Connection *mhd, const char *url, const
     (void)cls;
     (void)mhd;
     (void)url;
-    /* There was no memory for it; or it came before its connection was refused. */
+    /* There was no memory for the exchange; or it began before its connection was refused. */
     if (!x || (x->phase == EXCHANGE_NEW && x->connection->is_dead))
         return MHD_NO;
     switch (x->phase) {

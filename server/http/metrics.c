@@ -10,8 +10,8 @@
 
 /*
  * Names follow Prometheus' convention: a prefix, the unit in plural at the
- * end, _total for what only grows. Counters begin with the process, so a
- * restart is a reset, which rate() knows of.
+ * end, _total for a counter. Counters start at 0 with the process, so a
+ * restart is a reset, which rate() handles.
  */
 
 /* --- the format --- */
@@ -87,10 +87,10 @@ histogram(struct writer *w, const char *name, const char **labels, size_t n, jso
 /* --- the figures --- */
 
 /*
- * One row for each figure; rows of a family stand together, and the first has its help. over is the path of an array or
- * object whose elements have the figure each (behind "//", elements of each of those); NULL: the document has it. A label is
- * a word, "*" for the element's key, or a path behind a dot. A figure is a number; of an array its length, of a text whether
- * it is the one behind "=", of null the number there, and of anything else that there is 1. What is missing is left out.
+ * One row for each figure; rows of a family are adjacent, and the first has its help. over is the path of an array or
+ * object whose elements have the figure each (after "//", the elements of each of those); NULL: the document has it.
+ * A label is a word, "*" for the element's key, or a path after a dot. The value is a number; for an array its length,
+ * for a text whether it equals the one after "=", for null the number there, otherwise 1. A missing one is left out.
  */
 static const struct series {
     const char *name, *type, *over, *labels, *path, *help;
@@ -384,7 +384,7 @@ write_each(struct writer *w, const struct series *s, const char *over, json_t *d
     json_object_foreach(elements, key, element) write_one(w, s, key, element);
 }
 
-/* A family of what is counted one by one is there even when nothing is. */
+/* A family with a figure for each element is written even when there are no elements. */
 static void
 write_family(struct writer *w, const struct series *s, json_t *status)
 {

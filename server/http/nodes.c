@@ -1,6 +1,6 @@
 #include "server/http/handlers.h"
 
-/* /v1/nodes: the daemons that share the store, as each has told there of itself when it last renewed its lease. */
+/* /v1/nodes: the daemons that share the store, as each described itself there when it last renewed its lease. */
 
 static void
 node_row_cb(void *arg, const struct node_row *row)

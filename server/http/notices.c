@@ -21,10 +21,10 @@
 #include "common/log.h"
 
 /*
- * Theory of operation. The loop's thread puts a notice into `inbox` and wakes the sender, which alone has curl's handles
- * and the list `waiting`. Whoever is asked may be slow or away: several are asked at once, each for TRY_MS at most, and
- * again after a while, TRIES times in all. A notice is in memory alone: one that a stop or a crash takes away does not
- * come, and whoever waits for it asks GET /v1/groups/{id} in the end.
+ * Theory of operation. The loop's thread puts a notice into `inbox` and wakes the sender, which alone has curl's
+ * handles and the list `waiting`. A receiver may be slow or away: several are called at once, each for TRY_MS at most,
+ * and again after a delay, TRIES times in all. A notice is in memory alone: one that is lost in a stop or a crash is
+ * not sent again, and the client finds the end of the group by GET /v1/groups/{id}.
  */
 #define TRIES 5
 #define TRY_MS 5000L
@@ -51,7 +51,7 @@ struct notices {
     CURLM *multi;
     pthread_t thread;
     bool is_started;
-    pthread_mutex_t mutex; /* what follows */
+    pthread_mutex_t mutex; /* protects the fields below */
     struct notice *inbox;
     struct notices_counts counts;
     bool is_stopping;
@@ -106,7 +106,7 @@ notices_check(const struct notices *n, const char *url, struct error *err)
     return error_set(err, ERR_INPUT, "is not allowed: %.200s is none of the operator's notify_hosts", host);
 }
 
-/* --- what is said --- */
+/* --- the message --- */
 
 void
 notices_sign(const char *key, const char *id, int64_t seconds, const char *body,
@@ -192,7 +192,7 @@ leave(struct notices *n, struct notice **waiting, struct notice *w, bool is_deli
     notice_free(n, w);
 }
 
-/* Whoever is started while it is open shall not have it. */
+/* The descriptor must not be inherited by processes started while it is open. */
 static curl_socket_t
 open_cb(void *arg, curlsocktype purpose, struct curl_sockaddr *to)
 {
@@ -236,7 +236,7 @@ begin_try(struct notices *n, struct notice **waiting, struct notice *w)
 #if LIBCURL_VERSION_NUM >= 0x075700
     curl_easy_setopt(w->easy, CURLOPT_QUICK_EXIT, 1L); /* the end of a try waits for no resolver */
 #endif
-    curl_easy_setopt(w->easy, CURLOPT_FOLLOWLOCATION, 0L); /* who is allowed may not send us elsewhere */
+    curl_easy_setopt(w->easy, CURLOPT_FOLLOWLOCATION, 0L); /* an allowed host must not redirect to another */
     curl_easy_setopt(w->easy, CURLOPT_PROXY, "");
     curl_easy_setopt(w->easy, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(w->easy, CURLOPT_PRIVATE, w);

@@ -18,11 +18,11 @@
 struct notices;
 
 /*
- * hosts: "HOST HOST:PORT ...", copied; "" is none: *out is NULL, and nothing may be posted. key_file: whose content, but
- * for blanks at its end, is the key. 0, ERR_INPUT (a key that is missing or short), ERR_SYS or ERR_NOMEM.
+ * hosts: "HOST HOST:PORT ...", copied; "" is none: *out is NULL, and nothing may be posted. key_file: its content,
+ * without blanks at its end, is the key. 0, ERR_INPUT (a key that is missing or short), ERR_SYS or ERR_NOMEM.
  */
 int notices_new(const char *hosts, const char *key_file, struct notices **out, struct error *err);
-/* What is not delivered is dropped, and a line says how many. NULL is fine. */
+/* Notices that were not delivered are dropped, and a log line gives their number. NULL is fine. */
 void notices_free(struct notices *n);
 
 /* Whether it may be posted there. 0, or ERR_INPUT, with words that go after "/notify_url ". */

@@ -8,7 +8,7 @@
 #include "server/http/compat.h"
 #include "server/http/handlers.h"
 
-/* Any one of these scopes does. A submitter may look at its own submissions, as far as disclosure.h tells. */
+/* Any one of these scopes does. A submitter may look at its own submissions, as far as disclosure.h discloses them. */
 #define MAY_SUBMIT (SCOPE_SUBMIT | SCOPE_ADMIN)
 #define MAY_READ (SCOPE_READ | SCOPE_ADMIN)
 #define MAY_LOOK (MAY_SUBMIT | MAY_READ)

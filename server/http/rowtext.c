@@ -5,7 +5,7 @@
 #include "common/auto.h"
 #include "common/json.h"
 
-/* What a row has of a document, in this order. */
+/* The members of a document that a row has, in this order. */
 static const char *const submission_members[] = { "id",        "group",       "group_index", "task",
                                                   "task_name", "client",      "priority",    "state",
                                                   "class",     "stage",       "reward",      "policy",

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Whose key it is, and which. The two parts cannot run into each other: a client's name has no space in it. */
+/* The client and the key, joined by a space. The parts are unambiguous: a client's name has no space in it. */
 static void
 scope_of(const char *client, const char *key, char out[RUNNING_KEY_SIZE])
 {

@@ -1,4 +1,4 @@
-/* running_keys.h - Idempotency-Keys whose requests are under way. Private to http/. Loop thread. */
+/* running_keys.h - Idempotency-Keys of requests in progress. Private to http/. Loop thread. */
 #ifndef HTTP_RUNNING_KEYS_H
 #define HTTP_RUNNING_KEYS_H
 
@@ -8,7 +8,7 @@
 
 #define RUNNING_KEY_SIZE (TOKEN_NAME_SIZE + STORE_KEY_SIZE)
 
-/* A key whose request is under way. */
+/* The key of a request in progress. */
 struct running_key {
     UT_hash_handle hh;
     struct http *http;

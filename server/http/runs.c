@@ -10,7 +10,7 @@
 #include "server/store/labels.h"
 #include "server/http/answers.h"
 
-/* Training runs, as the labels of what they had judged tell of them: from sums, and of the caller's scope. */
+/* Training runs, from the labels of their submissions: computed from sums, within the caller's scope. */
 
 #define POINTS_MAX 500 /* of a curve */
 #define COLUMNS_MAX 50 /* of a table of tasks by step */
@@ -50,7 +50,7 @@ share(int64_t part, int64_t whole)
     return whole > 0 ? json_real((double)part / (double)whole) : json_null();
 }
 
-/* The share of those that were judged; nobody knows it where some are correct and none was timed. */
+/* The share of those that were judged; null where some are correct and none was timed. */
 static json_t *
 fast(const struct run_counts *c, double above)
 {
@@ -223,7 +223,7 @@ answer_run(struct exchange *x, struct exchange_read *call)
     if (!c->is_there) {
         exchange_problem(x, PROBLEM_NOT_FOUND, "there is no run \"%.100s\" with a verdict", c->run);
     } else if (!c->text) {
-        exchange_json(x, 200, NULL); /* says that there was no memory */
+        exchange_json(x, 200, NULL); /* responds that there was no memory */
     } else {
         size_t size = strlen(c->text);
         exchange_set_bytes(x, 200, "application/json", ptr_take(&c->text), size);

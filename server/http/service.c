@@ -114,11 +114,11 @@ refresh_host(struct http *h)
 
 /*
  * The status has two parts. What is cheap, or changes with each request, is printed for each. The figures are kept as
- * text until anything that they count has changed, and STATUS_KEPT_NS at most, as workers and devices change by
- * themselves. The generation is read first: what changes meanwhile is seen the next time.
+ * text until anything that they count has changed, and STATUS_KEPT_NS at most, as workers and devices change without
+ * a change of the generation. The generation is read first: a concurrent change is seen the next time.
  *
- * What the store counts is asked of it for one request at a time, and the others get what was counted before; so do
- * scrapes after the first, which a slow database must not hold up, and all once it has been slow.
+ * The store's counts are read for one request at a time, and concurrent requests get the previous counts; so do
+ * scrapes after the first, which a slow database must not delay, and all requests once it has been slow.
  */
 struct counting {
     struct exchange_read call;
@@ -169,7 +169,7 @@ read_counts(struct exchange_read *call, struct store_reader *r, struct error *er
     return 0;
 }
 
-/* It is over, whoever waited for it. */
+/* The count has ended, also when the request that started it has left. */
 static void
 free_counting(struct exchange_read *call)
 {
@@ -268,7 +268,7 @@ status_document(struct http *h)
     return print_status(h, &text) ? json_loadb(text.data, text.size, 0, NULL) : NULL;
 }
 
-/* How many are in which stage, and what became of them, tells a submitter where its own candidate is and was. */
+/* The numbers of submissions by stage and outcome would show a submitter the stages of its own candidate. */
 static json_t *
 status_view(struct http *h)
 {
@@ -375,7 +375,7 @@ audit_list(struct exchange *x)
         exchange_error(x, &err, "audit trail");
 }
 
-/* --- what is kept --- */
+/* --- retention --- */
 
 void
 retention_show(struct exchange *x)

@@ -16,26 +16,26 @@
 #include "server/http/handlers.h"
 
 /*
- * Theory of operation. Event streams (text/event-stream) are answers that go
- * on. What happens is noted once in the ring of events.h, and written for each
- * reader when it is told, as that reader may see it; a stream is a place
- * in that ring and at most one event on its way out, so a reader that stalls
- * costs no more than one that reads. MHD asks read_cb() for bytes whenever
- * the socket took all that it had before; where there are none the connection
- * is suspended until something happens.
+ * Theory of operation. Event streams (text/event-stream) are responses that
+ * continue. An event is recorded once in the ring of events.h, and written for
+ * each reader when it is sent, as that reader may see it; a stream is a
+ * position in that ring and at most one event in its output buffer, so a
+ * reader that stalls costs no more than one that reads. MHD asks read_cb() for
+ * bytes whenever the socket took all previous ones; where there are none the
+ * connection is suspended until the next event.
  *
  * A stream about one submission or group begins with what is finished already
- * (the snapshot), which is read from the store. Its place in the ring is that of
- * before the reading, and what the ring tells of from there on is taken out of
- * the snapshot: nothing is told twice or left out. What is judged by nobody here
- * is asked for at each beat.
+ * (the snapshot), which is read from the store. Its position in the ring is
+ * taken before that read, and events of the ring after it are removed from
+ * the snapshot: nothing is sent twice or left out. A submission that this
+ * daemon does not judge is looked up in the store at each heartbeat.
  *
- * A reader is dropped when it does not take what is there within
- * body_limit_ms, or when the ring has gone past its place.
+ * A stream is closed when its client does not read the available output within
+ * body_limit_ms, or when the ring has dropped events after its position.
  */
 
 #define RETRY_MS 1000       /* what a browser's EventSource waits before it connects again */
-#define CHECK_TOKEN_MS 1000 /* at most so often */
+#define CHECK_TOKEN_MS 1000 /* at most once in this time */
 #define NAME_OF_END "end"   /* the id of the last event of a stream that will have no more */
 #define OUT_KEPT (4 * 1024) /* bytes of a stream's buffer that outlive an event */
 
@@ -49,11 +49,11 @@ struct stream {
     uint64_t at;   /* in the ring */
     struct buffer out;
     size_t out_at;             /* bytes of out that are gone */
-    char (*snapshot)[ID_SIZE]; /* owned: submissions to tell of first; NULL: none */
+    char (*snapshot)[ID_SIZE]; /* owned: submissions to send first; NULL: none */
     size_t snapshot_n, snapshot_at;
-    struct stream_read *read; /* under way; NULL: none */
+    struct stream_read *read; /* in progress; NULL: none */
     bool must_greet, must_open, is_gap, must_beat, must_ask;
-    bool is_finished; /* its submission's verdict is told */
+    bool is_finished; /* its submission's verdict was sent */
     bool is_suspended, is_over, is_gone;
     const char *why; /* it ends now: the reason; NULL: it goes on */
     int64_t ends_ns; /* monotonic; 0: never */
@@ -70,7 +70,7 @@ write_event(struct stream *s, const char *name, const char *kind, const char *da
     buffer_printf(&s->out, "event: %s\ndata: %s\n\n", kind, data);
 }
 
-/* document: taken; one without memory is left out, and the gap is told. */
+/* document: taken; without memory it is left out, and the stream reports a gap. */
 static void
 write_document(struct stream *s, const char *name, const char *kind, json_t *document)
 {
@@ -103,7 +103,7 @@ state_json(const struct stream *s, const struct event *event)
                      "attempts", is_detail ? json_integer(event->attempts) : json_null());
 }
 
-/* Made when somebody reads it, so that nobody makes what nobody reads. */
+/* The document is made when a stream sends the event, so that no document is made without a reader. */
 static void
 write_recorded(struct stream *s, const struct event *event)
 {
@@ -127,7 +127,7 @@ write_recorded(struct stream *s, const struct event *event)
     write_document(s, event->name, kind_name(event->kind), document);
 }
 
-/* How far it is is not told to its submitter; that it is judged, is. */
+/* The submitter receives no progress by stage, only that its submission is judged. */
 static bool
 is_told(const struct stream *s, const struct event *event)
 {
@@ -141,14 +141,14 @@ is_about(const struct stream *s, const struct event *event)
 
     if (s->subject == SUBJECT_ALL)
         return access_sees_client(x, event->client) && is_told(s, event);
-    /* Whose the submission or the group is was looked at when the stream began. */
+    /* The access to the submission or group was checked when the stream began. */
     return strcmp(s->subject == SUBJECT_GROUP ? event->group : event->submission, x->id) == 0 &&
            is_told(s, event) && event->kind != EVENT_GROUP;
 }
 
 /*
- * The name of the last event before s->at that this stream tells of. Another's would do as well, and would tell whoever
- * asks twice whether anything happened in between that is hidden from it.
+ * The name of the last event before s->at that this stream sends. The name of a later event would work as well, but
+ * would show a caller who asks twice whether an event hidden from it happened in between.
  */
 static const char *
 last_name(const struct stream *s)
@@ -287,7 +287,7 @@ verdict_done_cb(void *arg)
         wake(s);
 }
 
-/* Has the verdict of a submission told, where it has one. */
+/* Sends the verdict of a submission, where it has one. */
 static void
 ask_verdict(struct stream *s, const char *id)
 {
@@ -315,7 +315,7 @@ group_done_cb(void *arg, json_t *document, bool is_finished, const struct error 
         wake(s);
 }
 
-/* Has the group's end told, where it has ended. */
+/* Sends the end of the group, where it has ended. */
 static void
 ask_group(struct stream *s)
 {
@@ -343,8 +343,8 @@ is_still_let_in(struct stream *s)
 }
 
 /*
- * What the ring does not tell of: one that is judged by nobody here, and has ended, or may end without being heard of.
- * True: it is asked for.
+ * Handles ends that the ring does not have: a submission that this daemon does not judge has ended, or may end without
+ * an event here. True: the store is asked for it.
  */
 static bool
 ask_for_end(struct stream *s)
@@ -537,12 +537,12 @@ streams_event_cb(void *arg, const struct funnel_event *event)
     {
         if (!is_kept)
             s->is_gap = true;
-        /* A group's end is no event of its stream, and ends it. */
+        /* The end of a group is not an event of its stream; it ends the stream. */
         bool is_end = event->kind == FUNNEL_EVENT_GROUP && strcmp(event->group, s->exchange->id) == 0;
         if (!is_kept || is_end || is_about(s, events_at(h->events, end)))
             wake(s);
         else if (s->is_suspended)
-            s->at = end + 1; /* it has told all that was before, too */
+            s->at = end + 1; /* all earlier events were sent, too */
         if (s->at < events_first(h->events) && !s->is_gone)
             stream_drop(s); /* MHD would ask for more only once its socket took something */
     }
@@ -550,7 +550,7 @@ streams_event_cb(void *arg, const struct funnel_event *event)
 
 /* --- life --- */
 
-/* What a stream about one submission or group begins with. */
+/* The first part of a stream about one submission or group. */
 struct beginning {
     struct exchange_read call;
     char id[ID_SIZE];
@@ -577,8 +577,8 @@ is_told_of_since(const struct events *events, uint64_t at, const char *id)
 }
 
 /*
- * What the store has and the funnel does not yet tell of comes through the ring, as does what was told since; and what had
- * not ended, whoever has it.
+ * A verdict that the store has and the funnel has not yet reported comes through the ring, as do events since; and so
+ * does the end of what had not ended, on whichever node it runs.
  */
 static int
 take_snapshot(struct stream *s, const struct beginning *b, struct error *err)

@@ -7,7 +7,7 @@
 struct stream;
 /* Something to say even if nothing happened; or that it is time to end. */
 void stream_beat(struct stream *s);
-/* Tell what is there, then why it ends (a constant), and end. */
+/* Send the remaining events, then the reason of the end (a constant), and end. */
 void stream_end(struct stream *s, const char *why);
 /* The client has left. */
 void stream_gone(struct stream *s);

@@ -222,7 +222,7 @@ found_bundle(struct exchange *x, struct look *l)
                          submission_state_name(l->seen.rows[0].state));
 }
 
-/* A copy of it all, so only for who is told all. */
+/* A copy of the whole submission, so only for callers with access to all of it. */
 void
 submission_bundle(struct exchange *x)
 {
@@ -237,7 +237,7 @@ replay_added(struct exchange *x, const struct funnel_answer *answer)
     submission_added(x, answer);
 }
 
-/* Who chooses the seed knows the inputs: an admin's to do, and no trainer's. */
+/* A caller that chooses the seed knows the inputs: for an admin, and not for a trainer. */
 void
 replay_add(struct exchange *x)
 {
@@ -336,7 +336,7 @@ submission_answer(struct exchange *x)
     look(x, x->target.segments[2], read_answer, NULL, found_text);
 }
 
-/* What a refused candidate printed tells how far it got, which is not told. */
+/* The output of a refused candidate would show how far it got, which is not disclosed. */
 static bool
 may_have_log(const struct exchange *x, const struct submission_row *row)
 {
@@ -361,7 +361,7 @@ submission_log(struct exchange *x)
     look(x, x->target.segments[2], read_log, NULL, found_log);
 }
 
-/* {"id","task","task_name","state","class","env"} and one part more: of the verdict, or of what is known by now. */
+/* {"id","task","task_name","state","class","env"} and one part more: of the verdict, or of the state so far. */
 static void
 found_part(struct exchange *x, struct look *l)
 {
@@ -409,8 +409,8 @@ submission_brief(json_t *whole)
 }
 
 /*
- * A page. With view=brief, what is stored with a verdict is sent as it is to who may see all of it (texts); else verdicts
- * are documents. What has not ended is shown when all is read.
+ * A page. With view=brief, the text stored with a verdict is sent unchanged to a caller who may see all of it (texts);
+ * else verdicts are documents. Submissions that have not ended are looked up when all rows are read.
  */
 struct list_item {
     struct seen seen; /* of one that has not ended */
@@ -510,7 +510,7 @@ read_list(struct exchange_read *call, struct store_reader *r, struct error *err)
     return rc;
 }
 
-/* What a caller sees of one that has no verdict; NULL: it cannot be read. Given. */
+/* The caller's view of a submission without a verdict; NULL: it cannot be read. Given. */
 static json_t *
 present(const struct exchange *x, const struct list_item *item)
 {

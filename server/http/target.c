@@ -160,7 +160,7 @@ prefer_wait_s(const char *header)
     return -1;
 }
 
-/* So many lower-case hexadecimal digits at p, not all of them 0 unless they may be. */
+/* n lower-case hexadecimal digits at p, not all of them 0 unless they may be. */
 static bool
 is_hex(const char *p, size_t n, bool may_be_zero)
 {

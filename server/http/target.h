@@ -35,8 +35,8 @@ void target_release(struct target *t);
 const char *target_value(const struct target *t, const char *name);
 
 /*
- * What "Prefer: wait=N" asks for (RFC 7240), in whole seconds, or -1 when the
- * header asks for no waiting or is malformed, which it says to ignore.
+ * The wait of "Prefer: wait=N" (RFC 7240) in whole seconds, or -1 when the
+ * header asks for no waiting or is malformed, which the RFC says to ignore.
  */
 long prefer_wait_s(const char *header);
 

@@ -16,7 +16,7 @@ json_or_null(const char *text)
     return value ? value : json_null();
 }
 
-/* What lists tell of a task. */
+/* The part of a task that lists show. */
 static json_t *
 task_brief(const struct task_row *row)
 {

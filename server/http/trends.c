@@ -63,8 +63,8 @@ struct trend {
 };
 
 /*
- * What never got as far as a stage did not enter it; what passed a later one and did not fail here passed or skipped it.
- * What is correct and ended before a stage was let off it: timing without a GPU, or what "until" left out.
+ * A submission that failed before a stage did not enter it; one that reached a later stage passed or skipped it. A
+ * correct submission that ended before a stage was excused from it: timing without a GPU, or what "until" left out.
  */
 static void
 add_stages(struct trend *t, const struct trend_row *row)
@@ -191,7 +191,7 @@ trend_show(struct exchange *x)
 
 /* --- /v1/failures --- */
 
-/* A list of the sums: what is asked for, and what comes of it. */
+/* A list of the sums: the query, and the result. */
 struct sums_read {
     struct page_read page;
     const struct window *window;
