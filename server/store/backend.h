@@ -37,14 +37,15 @@ struct store_intake {
     size_t n;
 };
 
-/* A change of who has what (store.h, "ownership"): what is asked for, and what comes of it. */
+/* A change of ownership (store.h, "ownership"): the request, and its result. */
 struct store_order {
-    struct store_lease lease; /* of who asks; to join: its name alone */
+    struct store_lease lease; /* of the node that asks; to join: its name alone */
     int64_t lease_ms;
     struct store_wants wants;
-    struct store_claim claim; /* what is given back; to claim: its id, and what the node had of it before */
-    size_t most;              /* to claim */
-    int why;                  /* it is to be cancelled */
+    struct store_claim
+        claim;   /* the claim to give back; to claim: its id, and the node's previous claim of it */
+    size_t most; /* to claim */
+    int why;     /* the reason of a cancellation */
 
     struct store_lease got_lease;
     struct store_claim got[STORE_CLAIMS_MAX];
@@ -57,7 +58,7 @@ struct ownership_ops {
     order_fn *join, *reap, *cancel; /* NULL: no other daemon has this store */
 };
 
-/* Who of several nodes removes what is old. */
+/* Which old rows a node removes: of several nodes one has the duty. */
 enum store_duty { DUTY_SWEEPS, DUTY_PRUNES };
 
 struct backend_ops {
@@ -65,10 +66,10 @@ struct backend_ops {
     const struct store_lease *(*lease)(const struct store_backend *b);
     int (*reader_new)(struct store_backend *b, struct store_reader **out, struct error *err);
     void (*close)(struct store_backend *b);
-    const char *(*name)(const struct store_backend *b);  /* what a log line calls it */
+    const char *(*name)(const struct store_backend *b);  /* the name in log lines */
     int64_t (*log_bytes)(const struct store_backend *b); /* of the write-ahead log; 0: not known here */
 
-    /* Any thread. is_away: begin() waits for the database. hurry: it waits no longer, and fails. NULL: it never waits. */
+    /* Any thread. is_away: begin() waits for the database. hurry: stop that wait and fail. NULL: it never waits. */
     bool (*is_away)(const struct store_backend *b);
     void (*hurry)(struct store_backend *b);
 
@@ -94,16 +95,16 @@ struct backend_ops {
      */
     int (*each)(struct store_backend *b, const char *what, const char *sql, const struct sql_value *values,
                 size_t nvalues, sql_row_cb *row_cb, void *arg, int64_t *changed, struct error *err);
-    /* What differs between databases in changes.c, sums.c and sweep.c: statements, and parts of the writes. */
+    /* The differences between databases in changes.c, sums.c and sweep.c: statements, and parts of the writes. */
     const struct sql_changes {
         const char *lock_task, *task_in_use, *forget_keys;
         const char *find_blob; /* and keep it from being removed until the transaction ends */
-        const char *jobs;      /* the table that says who has what waits or runs */
+        const char *jobs;      /* the table with the owner of each submission that waits or runs */
         const char *state_of;  /* a submission, by its id */
         const char
             *finish; /* the parameters are change_finish()'s; gives task, client, run and step, -1: none */
-        const char *failures; /* the table of what is counted by message */
-        /* Behind columns, behind their values and behind a condition of f: the node that counts, or "". */
+        const char *failures; /* the table with the counts by message */
+        /* Added to columns, to their values and to a condition on f: the node that counts, or "". */
         const char *node_column, *node_value, *of_node;
         const char *in_set; /* "IN" the texts of a list in JSON, $1 */
         int sweep_batch;    /* submissions that are removed in one write, more or less */
@@ -124,7 +125,7 @@ struct backend_ops {
                    struct error *err); /* or NULL */
 };
 
-/* What differs between databases in what is read: parts of statements. */
+/* The differences between databases in reading: parts of statements. */
 struct sql_dialect {
     /* The columns of a submission (s), of a group and of sums of groups (g), in the order of reads.c; "FROM" for them. */
     const char *submission_columns, *submissions, *group_columns, *group_counts, *group_counts_from;
@@ -155,7 +156,7 @@ struct reader_ops {
     int (*each)(struct store_reader *r, const char *what, const char *sql, const struct sql_value *values,
                 size_t nvalues, sql_row_cb *row_cb, void *arg, size_t *n, struct error *err);
 
-    /* As in store.h. NULL: there is one node, and what is queued waits. */
+    /* As in store.h. NULL: there is one node, and the queue is in its memory. */
     int (*each_node)(struct store_reader *r, store_node_cb *row_cb, void *arg, struct error *err);
     int (*each_cancel)(struct store_reader *r, const char *node, int limit, store_cancel_cb *row_cb,
                        void *arg, struct error *err);

@@ -101,8 +101,8 @@ change_add_task(struct store_backend *b, const struct task_row *row, struct erro
 /* --- their names --- */
 
 /*
- * The name in the task's own row is the one that is shown to everybody: that of whoever registered it, for as long as
- * somebody calls it so. Whoever renames or removes a task locks its row first: another node's change comes before or after.
+ * The name in the task's own row is the one that everybody sees: that of the client that registered it, for as long as
+ * any client has that name for it. A rename or removal locks the task's row first: changes by nodes are serialized.
  */
 
 #define NAMES "look at the names of a task"
@@ -150,7 +150,7 @@ forget(struct store_backend *b, const char *id, const char *client, struct error
                   SQL_VALUES(sql_text(id), sql_text(client)), NULL, err);
 }
 
-/* The name that is shown (NULL: the oldest), once nobody calls the task so any more. */
+/* Replaces the shown name by this one (NULL: the oldest) once no client has the shown name for the task any more. */
 static int
 show(struct store_backend *b, const char *id, const char *name, struct error *err)
 {
@@ -324,7 +324,7 @@ change_explain_miss(struct store_backend *b, const char *id, struct error *err)
     return rc < 0 ? rc : error_set(err, ERR_NOTFOUND, "no submission %s", id);
 }
 
-/* set: what becomes of what is claimed under the number, with the attempts that the claim says. */
+/* set: the new state of what is claimed under the number, with the attempts of the claim. */
 static int
 change_claimed(struct store_backend *b, const char *set, const struct store_claim *c, struct error *err)
 {

@@ -7,7 +7,7 @@
 #include "server/store/store.h"
 
 #define LABEL_MAX_CHARS 200
-#define LABEL_STEP_MAX 9007199254740991 /* what a double tells apart */
+#define LABEL_STEP_MAX 9007199254740991 /* the largest integer that a double represents exactly */
 #define LABEL_STEP_NONE (-1)
 
 struct labels {
@@ -16,7 +16,7 @@ struct labels {
     char gpu[STORE_GPU_SIZE]; /* a part of its name; "": any will do */
 };
 
-/* Of a row's request, JSON text or NULL. What is no label, by its type or its length, is none. */
+/* From a row's request, JSON text or NULL. A value of another type or too long is treated as missing. */
 void labels_read(const char *request, struct labels *out);
 
 #endif

@@ -7,7 +7,7 @@
 
 #include "common/error.h"
 
-/* What packing needs: of one thread. */
+/* The state of packing: used by one thread. */
 struct packer {
     void *context; /* ZSTD_CCtx */
     char *bytes;   /* scratch, grown as needed */
@@ -27,7 +27,7 @@ void packer_trim(struct packer *p);
 /*
  * The bytes that were packed.
  *   packed  NULL: damaged
- *   told    how many they were
+ *   told    their recorded size in bytes
  *   out     given: free(); a NUL stands after the bytes
  * 0, ERR_NOMEM or ERR_STORE (damaged).
  */

@@ -15,9 +15,12 @@ struct store_backend;
 /* b is borrowed until readers_free(). 0, ERR_NOMEM, ERR_SYS or as the back end's reader_new(). */
 int readers_new(uv_loop_t *loop, struct store_backend *b, int threads, struct readers **out,
                 struct error *err);
-/* Read what was asked for and run its callbacks, end the threads; what is asked for from then on is refused. */
+/* Make the pending reads and run their callbacks, end the threads; later reads are refused. */
 void readers_finish(struct readers *r);
-/* The same where that was not done. Not from a callback of the loop: it runs the loop until its handle is closed. NULL is fine. */
+/*
+ * The same if that was not done. Not from a callback of the loop: it runs the loop until its handle is closed. NULL is
+ * fine.
+ */
 void readers_free(struct readers *r);
 
 /* As store_read(). */

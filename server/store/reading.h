@@ -20,7 +20,7 @@ dialect_of(const struct store_reader *r)
 /* " INDEXED BY name" where this database's statements name indices, else "". */
 #define INDEXED(r, name) (dialect_of(r)->names_indices ? " INDEXED BY " name : "")
 
-/* 0, or ERR_INPUT: a page of so many rows is not given. */
+/* 0, or ERR_INPUT: a page may not have that many rows. */
 static inline int
 check_limit(int limit, int most, struct error *err)
 {

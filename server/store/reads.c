@@ -20,7 +20,7 @@ no_memory(struct error *err)
 
 /* --- one row --- */
 
-/* What a look-up does with its row; out is the caller's. 0, or err's code. */
+/* Copies the row of a look-up to out, which is the caller's. 0, or err's code. */
 typedef int take_fn(struct sql_row *row, void *out, struct error *err);
 
 struct look_up {
@@ -341,7 +341,7 @@ reader_get_completion(struct store_reader *r, const char *submission_id, struct 
                    SQL_VALUES(sql_text(submission_id)), take_bytes, out, err);
 }
 
-/* --- several rows: who is called for each, and with what --- */
+/* --- several rows: the callbacks and their arguments --- */
 
 static bool
 give_submission(void *arg, struct sql_row *row)

@@ -11,7 +11,7 @@
 
 #include "common/error.h"
 
-/* What a parameter of a statement is given. */
+/* The value of a parameter of a statement. */
 struct sql_value {
     enum { SQL_NULL, SQL_TEXT, SQL_BYTES, SQL_INT, SQL_REAL } kind;
     const char *text; /* or bytes; borrowed */
@@ -34,7 +34,7 @@ struct sql_row {
     const struct sql_row_ops *ops;
     const void *answer; /* the back end's */
     int at;             /* which row of it */
-    bool is_short;      /* there was no memory for a column that was looked at */
+    bool is_short;      /* there was no memory for a column that was read */
 };
 struct sql_row_ops {
     bool (*is_null)(const struct sql_row *row, int column);

@@ -34,13 +34,13 @@ struct store_options {
 bool store_is_file(const char *where);
 
 /*
- * What a start would find of a database, which is not changed: as store_open(), for a file always 0. A lease of its name's
- * that lasts is no error: the daemon may be running.
+ * The result of checking a database, which is not changed: as store_open(), for a file always 0. A valid lease of the
+ * same name is not an error: the daemon may be running.
  */
 #define STORE_HOLDER_SIZE 192
 struct store_found {
-    char shown[512];                /* what it is called, without a password */
-    bool is_alive;                  /* a node of the name has a lease that lasts */
+    char shown[512];                /* its name, without a password */
+    bool is_alive;                  /* a node of the name has a valid lease */
     char holder[STORE_HOLDER_SIZE]; /* as store_holder() */
 };
 int store_check(const char *where, const struct store_options *options, struct store_found *out,
@@ -59,22 +59,22 @@ int store_migrate(const char *where, const struct store_options *options, bool o
                   struct store_schema *out, struct error *err);
 
 /*
- * Open or create what `where` names: postgresql://... (or postgres://...) is a PostgreSQL database, which other daemons may
- * have open too, and all else a file. Migrates an older schema; refuses a newer one, what is not a store, and a file
- * that another daemon has open (ERR_STORE, the text names it), a database that cannot be reached (ERR_UNAVAILABLE), that is
- * too old or may lose what was acknowledged (ERR_STORE), and a name under which another daemon lives (ERR_CONFLICT; a
- * lease from before is waited for, which blocks for lease_ms at most).
+ * Open or create the store `where`: postgresql://... (or postgres://...) is a PostgreSQL database, which other daemons
+ * may have open too, and anything else a file. Migrates an older schema; refuses a newer one, a file or database that
+ * is not a store, a file that another daemon has open (ERR_STORE, the text names it), a database that cannot be reached
+ * (ERR_UNAVAILABLE), that is too old or may lose acknowledged writes (ERR_STORE), and a name that another running
+ * daemon has (ERR_CONFLICT; an earlier lease is waited for, which blocks for lease_ms at most).
  *   options      borrowed
- *   writer_limit  most writes under way before new tasks and submissions get ERR_FULL (256 MiB of them is a bound
- *                 too); moves of what is stored already have twice as much room, so that they still get in
- * The store holds the loop only while a write is under way.
+ *   writer_limit  most pending writes before new tasks and submissions get ERR_FULL (256 MiB of them is a bound too);
+ *                 changes of stored rows have twice as much room, so that they are still accepted
+ * The store keeps the loop alive only while a write is pending.
  */
 int store_open(uv_loop_t *loop, const char *where, const struct store_options *options, size_t writer_limit,
                struct store **out, struct error *err);
 /*
- * Commit what is queued, read what was asked for, and run the callbacks; what they or anybody later try to write, or ask
- * to be read, is refused (ERR_UNAVAILABLE). For whoever frees what those callbacks need. Blocks until the disk has it;
- * not from a callback of a write.
+ * Commit the queued writes, make the pending reads, and run the callbacks; later writes and reads, also by those
+ * callbacks, are refused (ERR_UNAVAILABLE). Called before the objects of those callbacks are freed. Blocks until the
+ * disk has it; not from a callback of a write.
  */
 void store_finish_writes(struct store *s);
 /* The same, then close. It runs the loop until its handle is closed: not from a callback. NULL is fine. */
@@ -103,7 +103,7 @@ struct task_row {
     char id[HASH_TEXT_SIZE]; /* hash of entry point, reference, dynamic_shapes and declared cases */
     char *name;
     char *entry_point;
-    int level; /* 0: not told */
+    int level; /* 0: not given */
     bool dynamic_shapes;
     char *reference; /* source text; stored once by hash, compressed */
     size_t reference_size;
@@ -125,15 +125,15 @@ struct submission_row {
         request; /* JSON: entry_point, policy, reward, until, seed, metadata, flags: all that judging needs */
     int attempts;                    /* times it was claimed, less those that were given back */
     int64_t claim;                   /* number of its last claim; 0: there was none */
-    bool is_lost;                    /* it waits since whoever had claimed it went away. Never written */
+    bool is_lost;                    /* it waits since the node that had claimed it was lost. Never written */
     int64_t created_ms, finished_ms; /* 0: not yet */
     char *stage;                     /* last stage reached, NULL: none */
     char *class_;                    /* NULL until done */
     double reward;                   /* NAN: none */
     char *verdict;                   /* JSON, the answer as it is sent; NULL until done */
     int64_t device_ms;               /* that it held devices; never read */
-    int64_t content; /* one that waits has the number of what is identical; 0: none is. Never read */
-    char cache_key[HASH_TEXT_SIZE]; /* under which the verdict serves identical ones; "": none. Never read */
+    int64_t content; /* of a waiting one: a number equal for identical submissions; 0: none. Never read */
+    char cache_key[HASH_TEXT_SIZE]; /* the key under which the verdict is reused; "": none. Never read */
 };
 
 struct group_row {
@@ -146,7 +146,7 @@ struct group_row {
     bool keeps_together; /* one node at a time judges it: it chooses among its submissions. Never read */
 };
 
-/* What `verifier calibrate` found out about a GPU. */
+/* A result of `verifier calibrate` for a GPU. */
 struct calibration_row {
     char id[ID_SIZE];
     int64_t created_ms;
@@ -154,7 +154,7 @@ struct calibration_row {
     const char *document; /* JSON */
 };
 
-/* What is known of a GPU's canary. */
+/* The recorded state of a GPU's canary. */
 struct canary_row {
     const char *gpu;      /* its UUID */
     const char *driver;   /* its version */
@@ -174,9 +174,9 @@ struct key_row {
     char client[STORE_KEY_CLIENT_SIZE]; /* "": the operator */
     char key[STORE_KEY_SIZE];
     char request_hash[HASH_TEXT_SIZE]; /* of the call and its body */
-    char id[ID_SIZE];                  /* what it made: a group or a submission */
+    char id[ID_SIZE];                  /* of the group or submission that was made */
     int64_t created_ms;
-    bool replaces; /* in place of one that counts, whatever that made. Never read */
+    bool replaces; /* in place of a valid row of the key, whatever that made. Never read */
 };
 
 void task_row_release(struct task_row *r);
@@ -187,14 +187,14 @@ int submission_row_copy(const struct submission_row *row, struct submission_row 
 
 /* --- writes: queued; 0, or at once ERR_FULL, ERR_NOMEM or, while closing, ERR_UNAVAILABLE: no callback then --- */
 
-/* A task that exists already stays as it is: code 0. Its name is the one that is shown; it is nobody's to find it by. */
+/* A task that exists already stays unchanged: code 0. Its name is only shown: no client finds the task by it. */
 int store_add_task(struct store *s, const struct task_row *row, store_done_cb *cb, void *arg,
                    struct error *err);
 /*
- * Each client has names of its own for tasks; client "" is the operator. Names are at most 200 characters.
- * store_name_task: one more name, ERR_CONFLICT where it is the client's for another task.
- * store_rename_task: in place of all names that the client has for it; store_remove_task: they go, and the task with
- * the last name that anybody has for it. Of both client NULL is anybody; ERR_NOTFOUND: no such task, ERR_INPUT: the
+ * Each client has its own names for tasks; client "" is the operator. Names are at most 200 characters.
+ * store_name_task: one more name, ERR_CONFLICT if the client has it for another task.
+ * store_rename_task: in place of all names that the client has for it; store_remove_task: removes them, and the task if
+ * no client has a name for it then. For both, client NULL is all clients; ERR_NOTFOUND: no such task, ERR_INPUT: the
  * client has no name for it, ERR_CONFLICT: the name is taken, or submissions of it are not finished.
  */
 int store_name_task(struct store *s, const char *client, const char *name, const char *id, int64_t now_ms,
@@ -222,10 +222,10 @@ int store_add_submissions(struct store *s, const struct group_row *group, const 
 
 /*
  * --- ownership ---
- * A node lives under a lease. What it has claimed is its own until it finishes or releases it, or until its lease has
- * ended and somebody reaped it; then the submission waits again. Each claim has a number, greater than those before it,
- * and to be reaped is one more: whoever comes with an earlier number is refused (ERR_CONFLICT), and nothing changes. The database's clock
- * decides about leases, no node's.
+ * A node has a lease. It owns what it has claimed until it finishes or releases it, or until its lease has ended and a
+ * node has reaped it; then the submission waits again. Each claim has a number, greater than those before it, and
+ * reaping adds one: a write under an earlier number is refused (ERR_CONFLICT), and nothing changes. The database's
+ * clock decides about leases, not a node's.
  */
 #define STORE_NODE_SIZE 64
 #define STORE_LEASE_ENDLESS INT64_MAX
@@ -242,13 +242,13 @@ struct store_claim {
         is_handed_on; /* a node that only compiles let it through: there may be what it made (reader_get_carried()) */
 };
 
-/* What a node takes of what waits. NULL in place of one: all that asks for no GPU. */
+/* The submissions that a node takes. NULL: all that ask for no GPU. */
 #define STORE_GPU_SIZE 128
 struct store_wants {
     bool
-        is_compiler; /* what was not handed on, asks for no GPU, and is of no group that one node judges alone */
+        is_compiler; /* those not handed on that ask for no GPU and are not of a group that one node judges alone */
     char gpu
-        [STORE_GPU_SIZE]; /* else also what asks for a part of this name; "": its GPUs have none in common */
+        [STORE_GPU_SIZE]; /* else also those that ask for a part of this name; "": its GPUs have none in common */
     /*
      * A JSON object: how many of each client ("*": each that is not named) may be claimed on all nodes; NULL: any number.
      * A node that only compiles does not keep to it with store_claim_next(). Copied.
@@ -261,15 +261,15 @@ const struct store_lease *store_lease(const struct store *s);
 /* How long that lease lasts from each renewal; STORE_LEASE_ENDLESS: it needs none, and no other daemon has this store. */
 int64_t store_lease_ms(const struct store *s);
 /*
- * A new life of the node: out (lent until cb has run) is its lease. What an earlier life had claimed waits again.
- * ERR_UNAVAILABLE here and of the next two: a file, which is no other daemon's.
+ * A new life of the node: out (lent until cb has run) is its lease. The claims of an earlier life wait again.
+ * ERR_UNAVAILABLE here and from the next two: the store is a file, which has one daemon.
  */
 int store_join(struct store *s, const char *node, int64_t lease_ms, struct store_lease *out,
                store_done_cb *cb, void *arg, struct error *err);
 /*
- * The lease ends lease_ms from now, and what others see of the node is as told. ERR_CONFLICT: it has ended before, or the
- * node has another life. On a database it has a connection of its own, which no write and no read holds up: cb comes out
- * of their order.
+ * Renew the lease to lease_ms from now, and set what others see of the node. ERR_CONFLICT: it has ended before, or the
+ * node has another life. A database has a separate connection for this, so that no other write or read delays it: cb
+ * runs out of their order.
  */
 struct store_node_state {
     bool is_draining;
@@ -277,21 +277,21 @@ struct store_node_state {
 };
 int store_renew(struct store *s, const struct store_lease *l, int64_t lease_ms,
                 const struct store_node_state *state, store_done_cb *cb, void *arg, struct error *err);
-/* What was claimed under leases that have ended waits again. */
+/* Submissions claimed under leases that have ended wait again. */
 int store_reap(struct store *s, store_done_cb *cb, void *arg, struct error *err);
 
 /*
- * Take the submission, which waits: state running, one attempt more. out is lent until cb has run; where the node still
- * has it under the number in out, since its release failed, it may take it, too, with one attempt more than out says.
- * ERR_CONFLICT: it does not wait, what is identical to it is claimed by another node, or the
- * lease has ended; ERR_FULL: as many of its client are claimed as may be; ERR_NOTFOUND.
+ * Claim the submission, which waits: state running, one attempt more. out is lent until cb has run; if the node still
+ * has it under the number in out, since its release failed, it may claim it, too, with one attempt more than in out.
+ * ERR_CONFLICT: it does not wait, another node has claimed an identical one, or the lease has ended; ERR_FULL: the
+ * limit of claims for its client is reached; ERR_NOTFOUND.
  */
 int store_claim(struct store *s, const struct store_lease *l, const struct store_wants *wants, const char *id,
                 struct store_claim *out, store_done_cb *cb, void *arg, struct error *err);
 /*
- * The same with whatever waits, 1 .. most (STORE_CLAIMS_MAX) of it: interactive ones first, of these the client's of whom
- * the least runs on all nodes (not in a file; among thousands that wait, of 64 in turn), then the oldest; out, in no order, and n are lent as above. It may be fewer
- * than wait. ERR_NOTFOUND: nothing waits.
+ * Claim 1 .. most (STORE_CLAIMS_MAX) of the waiting ones: interactive ones first, of these the client's with the fewest
+ * running on all nodes (not in a file; among thousands of waiting clients, of 64 in turn), then the oldest; out, in no
+ * order, and n are lent as above. It may return fewer than wait. ERR_NOTFOUND: nothing waits.
  */
 #define STORE_CLAIMS_MAX 16
 int store_claim_next(struct store *s, const struct store_lease *l, const struct store_wants *wants,
@@ -315,14 +315,14 @@ int store_hand_on(struct store *s, const struct store_claim *c, const struct sto
 int store_set_attempts(struct store *s, const struct store_claim *c, store_done_cb *cb, void *arg,
                        struct error *err);
 /*
- * Whoever has it, or takes it next, is to cancel it: why is 1 .. 9, and the first that was said counts. ERR_NOTFOUND: it
- * has ended; ERR_UNAVAILABLE: a file, of which no other daemon has anything.
+ * The node that owns it, or claims it next, is to cancel it: why is 1 .. 9, and the first reason counts. ERR_NOTFOUND:
+ * it has ended; ERR_UNAVAILABLE: the store is a file, which has one daemon.
  */
 int store_cancel(struct store *s, const char *id, int why, store_done_cb *cb, void *arg, struct error *err);
 /*
- * Ended: writes state, stage, class_, reward, verdict, finished_ms, device_ms, cache_key, and the captured output (may be
- * NULL). row->claim is the number that it was last claimed under, also of one that waits. ERR_CONFLICT: it has ended, or
- * somebody has taken it since.
+ * End it: writes state, stage, class_, reward, verdict, finished_ms, device_ms, cache_key, and the captured output (may
+ * be NULL). row->claim is the number that it was last claimed under, also if it waits. ERR_CONFLICT: it has ended, or
+ * another node has claimed it since.
  */
 int store_finish(struct store *s, const struct submission_row *row, const char *log, size_t log_size,
                  store_done_cb *cb, void *arg, struct error *err);
@@ -335,9 +335,9 @@ int store_put_canary(struct store *s, const struct canary_row *row, store_done_c
                      struct error *err);
 
 /*
- * --- sweeping: what is no longer to be kept, a batch at a time ---
- * Nothing goes that has not ended, whose group has not ended whole, or that is referred to: the fastest of a task
- * (record), a verdict that was handed on (cached_from), what an Idempotency-Key still stands for.
+ * --- sweeping: removal of old rows, a batch at a time ---
+ * A row stays if it has not ended, if its group has not ended completely, or if it is referred to: the fastest of a
+ * task (record), a reused verdict (cached_from), the response to an Idempotency-Key that is still valid.
  */
 enum sweep_what {
     SWEEP_SUBMISSIONS, /* with their sources, captured output, and groups */
@@ -377,7 +377,7 @@ int reader_is_unfinished(struct store_reader *r, const char *id, bool *out, stru
 /* No more of it than an answer takes: either may be NULL, as in its row. Free both. */
 int reader_get_answer(struct store_reader *r, const char *id, char **client, char **verdict,
                       struct error *err);
-/* What was handed on with it; ERR_NOTFOUND: nothing, or it is gone. Release out, also after a failure. */
+/* What was carried with it; ERR_NOTFOUND: nothing, or it is gone. Release out, also after a failure. */
 struct carried_row {
     char *about, *bytes;
     size_t size;
@@ -387,7 +387,7 @@ void carried_row_release(struct carried_row *r);
 int reader_get_source(struct store_reader *r, const char *hash, struct buffer *out, struct error *err);
 /* Nothing is appended for a submission that printed nothing or has not ended; ERR_NOTFOUND: no such submission. */
 int reader_get_log(struct store_reader *r, const char *submission_id, struct buffer *out, struct error *err);
-/* Nothing is appended for one whose source came by itself. */
+/* Nothing is appended if the source was submitted without a completion. */
 int reader_get_completion(struct store_reader *r, const char *submission_id, struct buffer *out,
                           struct error *err);
 int reader_get_group(struct store_reader *r, const char *id, struct group_row *out, struct error *err);
@@ -411,8 +411,8 @@ typedef void store_usage_cb(void *arg, const char *client, int64_t device_ms);
 int reader_each_usage(struct store_reader *r, int64_t since_ms, store_usage_cb *usage_cb, void *arg,
                       struct error *err);
 /*
- * What one client has queued, milliseconds of devices of what has ended on the day (UTC) of now_ms, and what it submitted in
- * the minute before, counted up to most, on all nodes.
+ * A client's usage on all nodes: its queued submissions, milliseconds of devices of those that ended on the day (UTC)
+ * of now_ms, and its submissions in the minute before, counted up to most.
  */
 struct store_usage {
     int64_t queued, device_ms, recent;
@@ -443,7 +443,7 @@ int reader_list_briefs(struct store_reader *r, const struct submission_filter *f
                        void *arg, struct error *err);
 
 typedef bool store_task_cb(void *arg, const struct task_row *row); /* reference and spec are NULL in lists */
-/* By id; after: id of the last one seen, NULL to begin. name: only what is shown or called so, NULL: any. */
+/* By id; after: id of the last row of the page before, NULL to begin. name: only tasks with that name, NULL: any. */
 int reader_list_tasks(struct store_reader *r, const char *name, const char *after, int limit,
                       store_task_cb *row_cb, void *arg, struct error *err);
 
@@ -461,10 +461,10 @@ int reader_each_canary(struct store_reader *r, store_canary_cb *row_cb, void *ar
 
 /*
  * --- sums: of all that ended since the store has them (docs/store.md), without reading the submissions ---
- * scope is made by store_scope(): everybody's, or one client's. Rows are borrowed during the callback.
+ * scope is made by store_scope(): all clients, or one client. Rows are borrowed during the callback.
  */
 #define STORE_SCOPE_SIZE 260
-/* client NULL: everybody's */
+/* client NULL: all clients */
 void store_scope(const char *client, char out[STORE_SCOPE_SIZE]);
 
 /* Lengths of the stretches that are counted, and how long each kind is kept: 2 hours, 2 days, 31 days. */
@@ -486,7 +486,7 @@ struct trend_row {
     int reward_bin;                 /* 0 .. STORE_REWARD_NBINS - 1, or STORE_REWARD_NONE */
     int64_t n;
     double reward_sum;
-    int64_t wait_ms, device_ms; /* what they waited in queues and held a device for, added up */
+    int64_t wait_ms, device_ms; /* sums of the times in queues and on devices */
 };
 typedef void store_trend_cb(void *arg, const struct trend_row *row);
 /* Stretches of span_s that began at since_s or later, oldest first. */
@@ -513,7 +513,7 @@ int reader_each_failure(struct store_reader *r, const struct failure_filter *f, 
 
 struct task_sum_row {
     const char *id, *name;  /* name may be NULL */
-    int level;              /* 0: not told */
+    int level;              /* 0: not given */
     int64_t n, ok, cheats;  /* cheats: of class hack or policy */
     double reward, speedup; /* the best; NAN: none */
     int64_t last_ms;        /* when the last one ended */
@@ -534,7 +534,7 @@ struct leader_row {
     int64_t finished_ms;
 };
 typedef void store_leader_cb(void *arg, const struct leader_row *row);
-/* Submissions of class ok of a task, the fastest first, then by reward; client NULL: anybody's; limit 1 .. 201. */
+/* Submissions of class ok of a task, the fastest first, then by reward; client NULL: of all clients; limit 1 .. 201. */
 int reader_each_leader(struct store_reader *r, const char *task_id, const char *client, int limit,
                        store_leader_cb *row_cb, void *arg, struct error *err);
 
@@ -571,11 +571,11 @@ int reader_each_group(struct store_reader *r, const struct groups_filter *f, sto
                       void *arg, struct error *err);
 
 /*
- * Sums by run: of submissions that say theirs (labels.h). In place of a client's own scope, "" is everybody's, where
- * runs of the same name are one.
+ * Sums by run: of submissions with a run (labels.h). In the scope of all clients (""), runs of the same name are added
+ * up.
  */
 #define STORE_SPEEDUP_NBINS 9
-/* Bin i is what is above edge i - 1, up to and with edge i: so fast_p is the sum of the bins above p. */
+/* Bin i is above edge i - 1, up to and including edge i: so fast_p is the sum of the bins above p. */
 extern const double store_speedup_edges[STORE_SPEEDUP_NBINS - 1];
 int store_speedup_bin(double speedup); /* NAN: -1 */
 
@@ -600,7 +600,7 @@ int reader_each_run(struct store_reader *r, const char *scope, int64_t before_ms
 int reader_get_run(struct store_reader *r, const char *scope, const char *run, store_run_cb *row_cb,
                    void *arg, struct error *err);
 
-/* So many steps, from step on. */
+/* Sums of a step. */
 struct run_step_row {
     const char *task_id, *task_name; /* NULL in reader_each_run_step(); a name may be NULL */
     int64_t step;
@@ -626,7 +626,7 @@ typedef void store_node_cb(void *arg, const struct node_row *row);
 /* By name. A file has one daemon, and lists none. */
 int reader_each_node(struct store_reader *r, store_node_cb *row_cb, void *arg, struct error *err);
 
-/* Those that are to be cancelled, of what node has or nobody; limit: 1 or more. */
+/* Submissions to be cancelled that node has claimed or no node has; limit: 1 or more. */
 typedef void store_cancel_cb(void *arg, const char *id, int why);
 int reader_each_cancel(struct store_reader *r, const char *node, int limit, store_cancel_cb *row_cb,
                        void *arg, struct error *err);
@@ -635,7 +635,7 @@ int reader_each_cancel(struct store_reader *r, const char *node, int limit, stor
 int reader_waits(struct store_reader *r, const struct store_lease *l, const struct store_wants *wants,
                  bool *out, struct error *err);
 
-/* Whether so much that was handed on waits that nothing more is to be compiled ahead. */
+/* Whether so many handed-on submissions wait that none is to be compiled ahead. */
 #define STORE_AHEAD_MOST 2048
 #define STORE_AHEAD_BYTES (256 << 20)
 int reader_is_ahead(struct store_reader *r, bool *out, struct error *err);
@@ -656,22 +656,22 @@ typedef void store_read_done_cb(void *arg);
 int store_read(struct store *s, store_read_cb *read_cb, store_read_done_cb *done_cb, void *arg,
                struct error *err);
 
-/* The loop's own: all that the loop serves waits meanwhile. For the start alone, where there is nobody to serve. */
+/* The loop's own reader: it blocks the loop. For the start alone, before anything is served. */
 struct store_reader *store_reader(struct store *s);
 
 /*
- * False: the last write failed for the disk or the database (no room, a quota, a fault), which the log says. Each call looks
- * for room again, once a second at most, for the next call to know: so a store that nobody writes is known to be full,
- * and one that was full is known to have room.
+ * False: the last write failed for the disk or the database (no room, a quota, a fault); the log has the reason. Each
+ * call starts a check for room, once a second at most, whose result the next call returns: so a full store without
+ * writes is detected, and so is new room.
  */
 bool store_is_writable(struct store *s);
 /* The path of the file, or the database's URL without a password. View. */
 const char *store_shown(const struct store *s);
-/* What is wrong, in a few words, where it cannot be written; NULL. */
+/* The reason why it cannot be written, in a few words; NULL. */
 const char *store_trouble(const struct store *s);
-/* Whose transaction was open for a minute or more when it was last reaped, "" where nobody's was. View. */
+/* The holder of a transaction that was open for a minute or more at the last reaping, "" if none. View. */
 const char *store_holder(const struct store *s);
-/* For how long the writer has been at one transaction, or has waited for the database with it; 0: it is not. */
+/* For how long the writer has worked on one transaction, or has waited for the database with it; 0: neither. */
 int64_t store_writing_ms(struct store *s);
 
 /* For /v1/status and /metrics. */
@@ -681,7 +681,7 @@ struct store_figures {
     struct histogram commit_seconds; /* in histogram_seconds */
 };
 void store_figures(struct store *s, struct store_figures *out);
-/* The commits that the loop was told of: another number once anything in reader_count() may have changed. */
+/* Number of commits reported to the loop: it changes when anything in reader_count() may have changed. */
 int64_t store_commits(const struct store *s);
 
 #endif

@@ -37,12 +37,12 @@ extern const struct summary_span {
 #define SUMMARY_FAILURES 512
 #define SUMMARY_PRUNE_EVERY_S 60
 
-/* Of the verdict's JSON text. False where it is no verdict with a class: there is nothing to sum up. */
+/* Of the verdict's JSON text. False: it is not a verdict with a class, and is not counted. */
 bool summary_read(const char *verdict, struct summary *out);
 
 /*
- * Messages that differ in figures alone become one: a number is '#' (one inside a name, as in float32, stays), white
- * space and control characters are one space, and what is too long is cut between two characters.
+ * Messages that differ only in numbers become one: a number is '#' (one inside a name, as in float32, stays), white
+ * space and control characters become one space, and a text that is too long is cut between two characters.
  *   text  size bytes of UTF-8, NULs allowed
  */
 void summary_message(const char *text, size_t size, char out[SUMMARY_MESSAGE_SIZE]);

@@ -5,8 +5,8 @@
 #include "server/store/summary.h"
 
 /*
- * Each statement counts for everybody ("") and for the client: $1 is the client's scope (NULL: there is no client). Where
- * nodes share a database, the rows are this node's alone, so that no two nodes wait for each other: $2 is the node.
+ * Each statement counts for all clients ("") and for the client: $1 is the client's scope (NULL: there is no client).
+ * If nodes share a database, the rows are this node's alone, so that no two nodes wait for each other: $2 is the node.
  */
 #define SCOPES "(SELECT '' AS scope UNION ALL SELECT $1 WHERE CAST($1 AS text) IS NOT NULL) AS s"
 /* Parts of an UPDATE. Of two, the greater or the lesser, or the one that there is. */
@@ -70,8 +70,8 @@ add_trends(struct store_backend *b, const struct counted *c, struct error *err)
 #define CAUSE "f.class = $4 AND f.failed_at = $5 AND f.message = $6"
 
 /*
- * As summary.h has it: where there is a row, or room for one; else without run and task, and a message that is new. LIMIT:
- * of two scopes, so that what is asked of them is asked once.
+ * As in summary.h: if there is a row, or room for one; else without run and task, and without a new message. LIMIT: the
+ * subquery for two scopes is evaluated once.
  */
 static int
 add_failure(struct store_backend *b, const struct counted *c, struct error *err)
@@ -194,7 +194,7 @@ count_of_run(struct store_backend *b, const char *what, const char *sql, const s
                err);
 }
 
-/* The client's own scope alone: what is asked for of all clients is added up. */
+/* In the client's own scope alone: the sums for all clients are added up when they are read. */
 static int
 add_run(struct store_backend *b, const struct counted *c, struct error *err)
 {

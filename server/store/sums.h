@@ -1,4 +1,7 @@
-/* sums.h - what is kept of each verdict beside the verdict (schema/), so that questions about many submissions read few rows. */
+/*
+ * sums.h - sums over verdicts (schema/), kept apart from the verdicts so that questions about many submissions read few
+ * rows.
+ */
 #ifndef STORE_SUMS_H
 #define STORE_SUMS_H
 

@@ -6,15 +6,15 @@
 #include "common/buffer.h"
 
 /*
- * Theory of operation. Submissions are looked at in the order in which they
- * ended, a batch after the other, each going on where the last one stopped. A
- * single submission goes alone, a group as a whole, with the one of it that
- * ended last. What somebody refers to stays: the fastest of a task, whoever's
- * verdict was handed on, what a request that may come again was answered with.
- * A blob goes with the last row that names it. The sums stay: they are what is
- * left of what has gone.
+ * Theory of operation. Submissions are read in the order in which they ended,
+ * in batches, each starting after the last one. A single submission is
+ * removed alone, a group as a whole, with its submission that ended last. A
+ * row that is referred to stays: the fastest of a task, the origin of a reused
+ * verdict, the response to a request that may be repeated. A blob is removed
+ * with the last row that names it. The sums stay: they still count the removed
+ * submissions.
  *
- * One statement finds a batch, and one for each table removes it: that is given
+ * One statement finds a batch, and one for each table removes it: that gets
  * the ids, or the hashes, as a set, which is a list in JSON.
  */
 
@@ -33,7 +33,7 @@
 #define A_MEMBER REFERRED("m.id")
 #define ITS_GROUP ANSWERS("s.group_id")
 
-/* How many go with a submission: none, itself, or all of the group whose last it is. */
+/* The number of rows removed with a submission: none, itself, or all of the group if it is the group's last. */
 /* clang-format off */
 #define GOING \
     "CASE WHEN s.group_id IS NULL THEN CASE WHEN " ITSELF " THEN 0 ELSE 1 END" \
@@ -52,8 +52,8 @@ static const struct kind {
 struct batch {
     struct store_sweep *step;
     struct buffer ids, groups, blobs; /* sets */
-    int64_t looked_at, going, room;   /* no more is looked at once as many as there is room for are going */
-    bool is_short;                    /* there was no memory for one */
+    int64_t looked_at, going, room;   /* reading stops once as many are to be removed as there is room for */
+    bool is_short;                    /* there was no memory for a row */
 };
 
 static void
@@ -132,9 +132,9 @@ run_on(struct store_backend *b, const char *before, const char *set, const char 
     " AND NOT EXISTS (SELECT 1 FROM submission WHERE log_hash = hash)"
 
 /*
- * Who stores the same bytes again holds their row until its transaction has ended: where nodes share a database, that is
- * waited for, and the second statement sees what it committed. What another submission names is neither held nor waited
- * for: it is named until this transaction has ended, since nobody else removes submissions meanwhile.
+ * A transaction that stores the same bytes again locks their row until it ends: if nodes share a database, this waits
+ * for it, and the second statement sees its commit. A blob that another submission names is neither locked nor waited
+ * for: it stays named until this transaction has ended, since nothing else removes submissions meanwhile.
  */
 int
 sweep_blobs(struct store_backend *b, const char *set, int64_t *n, struct error *err)

@@ -135,7 +135,7 @@ note_commit(struct writer *w, const struct write *first, const struct write *end
 {
     double ms = (double)(clock_monotonic_ns() - began_ns) / 1e6;
     int64_t rows = 0;
-    bool is_probe = true; /* which writes no rows, and is no commit that anybody made */
+    bool is_probe = true; /* which writes no rows, and does not count as a commit */
 
     for (const struct write *one = first; one != end; one = one->next) {
         rows += one->code == 0 ? one->rows : 0;
@@ -244,7 +244,9 @@ writer_main(void *arg)
 
 /* --- the loop's thread --- */
 
-/* Who waits is told each time; the log is told when it begins and when it is over, however many come meanwhile. */
+/*
+ * The caller gets each error; the log gets a line when a trouble begins and when it is over, however many writes fail.
+ */
 static void
 note_outcome(struct writer *w, const struct write *write)
 {

@@ -1,6 +1,7 @@
 /*
- * writer.h - the queue of writes and the thread that makes them: it takes whatever is queued, has the back end commit it
- * as one transaction, and hands the outcomes back to the loop. It knows neither the database nor what a write does.
+ * writer.h - the queue of writes and the thread that makes them: it takes all queued writes, has the back end commit
+ * them as one transaction, and returns the outcomes to the loop. It depends neither on the database nor on the kind of
+ * write.
  */
 #ifndef STORE_WRITER_H
 #define STORE_WRITER_H
@@ -21,8 +22,8 @@ struct write {
     /* Do it, inside a savepoint, on the writer's thread; may run twice (after a rolled back transaction). */
     int (*apply)(struct write *w, struct store_backend *b, struct error *err);
     void (*free)(struct write *w); /* loop thread */
-    struct piece *pieces;          /* what it owns beside its struct (writes.c) */
-    bool is_short;                 /* there was no memory for one */
+    struct piece *pieces;          /* further memory that it owns (writes.c) */
+    bool is_short;                 /* there was no memory for a piece */
     size_t weight;                 /* bytes that it keeps in memory */
     bool is_new_work;              /* refused first when the queue is long */
     int rows;                      /* rows it writes, for the figures */
@@ -43,9 +44,15 @@ struct writer;
 int writer_new(uv_loop_t *loop, struct store_backend *b, size_t limit, struct writer **out,
                struct error *err);
 
-/* Commit what is queued, run its callbacks, end the thread; what is put from then on is refused. Not from a callback of a write. */
+/*
+ * Commit the queued writes, run their callbacks, end the thread; later writes are refused. Not from a callback of a
+ * write.
+ */
 void writer_finish(struct writer *w);
-/* The same where that was not done. Not from a callback of the loop: it runs the loop until its handle is closed. NULL is fine. */
+/*
+ * The same if that was not done. Not from a callback of the loop: it runs the loop until its handle is closed. NULL is
+ * fine.
+ */
 void writer_free(struct writer *w);
 
 /* Queue a write: taken, also when it is refused. 0, ERR_FULL, or ERR_UNAVAILABLE (the store is being closed). */
@@ -53,7 +60,7 @@ int writer_put(struct writer *w, struct write *write, struct error *err);
 
 /* A write failed for the disk or the database, and none has succeeded since. */
 bool writer_is_failing(const struct writer *w);
-/* As the loop was told of them: what is read from now on has them all. */
+/* Commits reported to the loop: later reads see them all. */
 int64_t writer_commits(const struct writer *w);
 /* As store_trouble(), store_writing_ms(). */
 const char *writer_trouble(const struct writer *w);

@@ -82,7 +82,7 @@ kept_source(struct write *w, const void *bytes, size_t size)
     return (struct store_source){ .text = kept_bytes(w, bytes, size), .size = size };
 }
 
-/* w: taken, NULL where there was no memory for it. */
+/* w: taken, NULL if there was no memory for it. */
 static int
 put(struct store *s, struct write *w, struct error *err)
 {
@@ -180,7 +180,7 @@ store_add_task(struct store *s, const struct task_row *row, store_done_cb *cb, v
 
 struct name_write {
     struct write write;
-    const char *client, *name; /* NULL: anybody; none */
+    const char *client, *name; /* NULL: all clients; none */
     char id[HASH_TEXT_SIZE];
     int64_t now_ms;
 };
@@ -215,7 +215,7 @@ put_name(struct store *s, const char *client, const char *name, const char *id, 
 
     if (w) {
         w->write.is_new_work = true;
-        strncpy(w->id, id, sizeof(w->id) - 1); /* an id that is longer is no task's */
+        strncpy(w->id, id, sizeof(w->id) - 1); /* a longer id is not a task's */
         w->now_ms = now_ms;
         w->client = kept(&w->write, client);
         w->name = kept(&w->write, name);
@@ -327,7 +327,7 @@ struct own_write {
     void *arg;
 };
 
-/* What was got is handed out once it is durable: a transaction that was rolled back has changed nothing. */
+/* The results are copied out once they are durable: a transaction that was rolled back has changed nothing. */
 static void
 own_done_cb(void *arg, int code, const struct error *err)
 {
@@ -473,7 +473,7 @@ store_claim(struct store *s, const struct store_lease *l, const struct store_wan
         w.o.wants = *wants;
     w.o.claim.number = out->number;
     w.o.claim.attempts = out->attempts;
-    strncpy(w.o.claim.id, id, sizeof(w.o.claim.id) - 1); /* an id that is longer is nobody's */
+    strncpy(w.o.claim.id, id, sizeof(w.o.claim.id) - 1); /* a longer id is not a submission's */
     return put_own(s, &w, cb, arg, err);
 }
 

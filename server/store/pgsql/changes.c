@@ -40,7 +40,7 @@ pg_change_each(struct store_backend *b, const char *what, const char *sql, const
                   : pg_run(l, what, sql, values, nvalues, changed, err);
 }
 
-/* What was judged stays. */
+/* The submissions of the task stay. */
 int
 pg_drop_task(struct store_backend *b, const char *id, struct error *err)
 {
@@ -58,7 +58,7 @@ pg_drop_task(struct store_backend *b, const char *id, struct error *err)
         return rc;
     const char *reference = pg_column_text(gone, 0, 0);
     snprintf(set, sizeof(set), "[\"%s\"]", reference);
-    /* Whoever names it still may be going, in a sweep that has not ended. */
+    /* A concurrent sweep may be removing the last row that names it. */
     rc = pg_run(&p->link, "lock a reference", "SELECT 1 FROM blob WHERE hash = $1 FOR UPDATE",
                 SQL_VALUES(sql_text(reference)), NULL, err);
     return rc == 0 ? sweep_blobs(b, set, &unused, err) : rc;

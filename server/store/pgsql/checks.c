@@ -20,14 +20,14 @@ pg_check_version(int version, struct error *err)
 }
 
 /*
- * Who could take over. What receives the log for a backup replays nothing, and a subscription has a logical slot. A role
- * that may not see that (it lacks pg_monitor) has NULL for the state, and counts all.
+ * The standbys that could take over. A receiver of the log for a backup replays nothing, and a subscription has a
+ * logical slot. A role without pg_monitor reads NULL for the state, and counts all.
  */
 #define STANDBYS                                                                                           \
     " (SELECT count(*) FROM pg_stat_replication r WHERE (state IS NULL OR replay_lsn IS NOT NULL) AND NOT" \
     " EXISTS (SELECT FROM pg_replication_slots s WHERE s.active_pid = r.pid AND slot_type = 'logical'))"
 
-/* What a crash or a failover of the database would take with it. */
+/* Checks what would be lost in a crash or a failover of the database. */
 static int
 check_durability(struct pg_link *l, struct error *err)
 {
@@ -55,7 +55,7 @@ check_durability(struct pg_link *l, struct error *err)
     return 0;
 }
 
-/* Where there is no store yet, one is made. */
+/* If there is no store yet, one is made. */
 static int
 check_rights(struct pg_link *l, struct error *err)
 {

@@ -1,4 +1,4 @@
-/* checks.h - whether a database that is reached will do: what is found out before a daemon joins. Blocks. */
+/* checks.h - whether the database that was reached is usable: the checks before a daemon joins. Blocks. */
 #ifndef PGSQL_CHECKS_H
 #define PGSQL_CHECKS_H
 
@@ -18,16 +18,16 @@ int pg_check_version(int version, struct error *err);
 int pg_name_is_taken(const char *node, struct error *err);
 #define PG_HELD_S 60
 /*
- * Who of this database's sessions has had a transaction open for longest, and for so many seconds at least: its dead rows
- * stay, and claims become slow. out: "" where there is nobody, or this role may not see it (pg_monitor may).
+ * Finds the session of this database with the longest open transaction, if that is for_s seconds old at least: its dead
+ * rows stay, and claims become slow. out: "" if there is none, or this role may not see it (pg_monitor may).
  */
 int pg_find_holder(struct pg_link *l, int64_t for_s, char *out, size_t size, struct error *err);
 
 /* Whether the node of that name has a lease that lasts. */
 int pg_is_alive(struct pg_link *l, const char *node, bool *out, struct error *err);
 /*
- * None lasts for longer than a minute, whatever it says: after a failover to a server whose clock is behind, a dead node
- * would keep what it had, and its name, for as long as that. Who lives renews it meanwhile.
+ * Shorten every lease to a minute at most: after a failover to a server with a clock behind, a dead node's lease would
+ * keep its claims and its name for that difference. A live node renews its lease meanwhile.
  */
 int pg_cut_leases(struct pg_link *l, struct error *err);
 /*

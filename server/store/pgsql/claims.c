@@ -9,23 +9,23 @@
 #include "server/store/reading.h"
 
 /*
- * Theory of operation. The database's clock decides about leases: now_ms() is the time at which a row is looked at, not
- * that at which the transaction began. A claim passes over a row that another node is changing (SKIP LOCKED), so that
- * nodes never wait for each other, nor in a ring; what is locked is chosen once (MATERIALIZED), since a plan may ask a
- * subquery again and would lock, and claim, more than one row. What is running is claimed again by its node where its
- * release failed: it has the attempts that the release said.
+ * Theory of operation. The database's clock decides about leases: now_ms() is the time at which a row is read, not that
+ * at which the transaction began. A claim skips a row that another node is changing (SKIP LOCKED), so that nodes never
+ * wait for each other, nor in a cycle; the locked rows are chosen once (MATERIALIZED), since a plan may evaluate a
+ * subquery again and would lock, and claim, more than one row. A running submission is claimed again by its node if its
+ * release failed: it has the attempts of that release.
  *
- * What waits may be thousands that ask for a GPU which the node does not have, or are one client's. So the kinds (GPU that
- * is asked for, '': none; priority) are found one after the other in an index that begins with them (job_flow), and the
- * clients of each. Next is the client of whom the least runs on all nodes, with what this claim makes run. As thousands of
- * clients may wait, a claim looks at CLIENTS_MOST of each kind, and the next claim of this node at those behind. The
- * bounds are equal columns, as the reading of an index does not end where a row of columns has passed its bound; and
- * bitmaps are off (link.c), which would read all that a bound leaves. No row is locked that is not chosen. A node that only
- * compiles finds what was not handed on by another, the oldest first (job_new).
+ * Thousands of waiting submissions may ask for a GPU that the node does not have, or belong to one client. So the kinds
+ * (the GPU asked for, '': none; priority) are found one after the other in an index that begins with them (job_flow),
+ * and the clients of each. The next client is the one with the fewest running on all nodes, those of this claim
+ * included. As thousands of clients may wait, a claim reads CLIENTS_MOST of each kind, and the node's next claim reads
+ * the following ones. The bounds are equal columns, as an index scan does not end where a row comparison has passed its
+ * bound; and bitmap scans are off (link.c), which would read all rows after a bound. Only chosen rows are locked. A
+ * node that only compiles finds what another node has not handed on, the oldest first (job_new).
  *
- * Two rules look at what others claim at this moment: how much of a client may run, and that what is identical runs on one
- * node. Their functions (schema/) take a lock that is let go with the transaction, or say no where somebody has it, and
- * look then: the snapshot of a statement is older than a lock that it takes.
+ * Two rules depend on concurrent claims: the limit for one client, and that identical submissions run on one node.
+ * Their functions (schema/) take a lock that is held until the transaction ends, or refuse if another transaction holds
+ * it, and read after that: the snapshot of a statement is older than a lock that it takes.
  */
 
 #define LEASE "SELECT 1 FROM node WHERE name = $1 AND epoch = $2 AND lease_until_ms > now_ms()"
@@ -40,8 +40,8 @@
     "together IS NOT NULL AND (SELECT true FROM submission_group g JOIN node h ON " IS_HOME \
     " WHERE g.id = together AND NOT " IS_OWN ") IS TRUE"
 /*
- * Such a group is at home with whoever claims of it first (a trigger notes the life, schema/). Of two at once the second
- * claims nothing; a claim of its own that was not committed yet it sees.
+ * The first node that claims of such a group becomes its home (a trigger records the life, schema/). Of two concurrent
+ * claims the second claims nothing; a node sees its own uncommitted claim.
  */
 #define HOME                                                                                                 \
     "free AS MATERIALIZED (SELECT id FROM submission_group g WHERE id = ANY (ARRAY(SELECT together FROM"     \
@@ -56,7 +56,7 @@
 #define LOCKED " FOR UPDATE SKIP LOCKED"
 #define MOST " LIMIT $3" LOCKED
 #define ONE " LIMIT 1"
-/* What is identical runs on another node. */
+/* An identical submission runs on another node. */
 #define TWIN "(SELECT true FROM job t WHERE t.content = job.content AND t.state = 1 AND t.node <> $1 LIMIT 1)"
 #define CONTENT "CASE cancel WHEN 0 THEN content END AS content"
 #define FREE "(NOT (" AWAY ") AND " TWIN " IS NULL)"
@@ -88,7 +88,7 @@
           " UNION ALL " WALK_FROM_THE_FIRST " LIMIT " CLIENTS_MOST ") near WHERE position(kind.gpu IN $4)" \
           " > 0), share AS MATERIALIZED (SELECT flow.*, (SELECT count(*) FROM job WHERE state = 1 AND"     \
           " client = flow.client) AS runs, " ROOM_OF_EACH " AS room FROM flow)"
-/* n of a flow is its part of the most, where it has as many: what is left then is for the next look. */
+/* n is the flow's part of the limit, if it has as many rows: the rest is for the next query. */
 #define PARTS                                                                                             \
     "SELECT *, greatest(1, count(*) FILTER (WHERE place <= $3) OVER (PARTITION BY gpu, priority, client)" \
     ") AS n FROM (SELECT *, row_number() OVER (ORDER BY priority, runs + i, id) AS place FROM (SELECT *," \
@@ -101,7 +101,10 @@
     "SELECT first.* FROM (SELECT * FROM (" PARTS ") a WHERE i = 1 ORDER BY priority, runs, id) s CROSS" \
     " JOIN LATERAL (SELECT id, together, content FROM job WHERE state = 0 AND " OF_SHARE                \
     " AND " FREE BY_FLOW " LIMIT s.n" LOCKED ") first"
-/* The same for a node that only compiles; and of what is to be cancelled: whoever takes that does so, at home or not. */
+/*
+ * The same for a node that only compiles; and for cancelled submissions: the node that claims one ends it, at home or
+ * not.
+ */
 #define FIRST_NEW(limit)                                                                                    \
     "SELECT new.* FROM (SELECT id, together, content FROM job WHERE state = 0 AND NOT handed_on AND gpu IS" \
     " NULL AND together IS NULL AND " TWIN " IS NULL ORDER BY priority, id" limit ") new"
@@ -129,8 +132,8 @@ join(struct store_backend *b, struct store_order *o, struct error *err)
     const char *node = o->lease.node;
     AUTO_RESULT PGresult *row = NULL;
     /*
-     * Not while another daemon lives under the name; an endless lease is waited for by nobody. A row that was forgotten
-     * begins beyond the epochs that it had: by the clock.
+     * Refused while another daemon has a lease under the name; an endless lease is never waited for. The epoch of a new
+     * row is the clock, which is beyond the epochs of an earlier row that was removed.
      */
     int rc =
         pg_ask(l, "take a lease",
@@ -145,7 +148,7 @@ join(struct store_backend *b, struct store_order *o, struct error *err)
         return pg_name_is_taken(node, err);
     o->got_lease = o->lease;
     o->got_lease.epoch = pgsql_of(b)->epoch = pg_column_int(row, 0, 0);
-    /* Whose node stays in the row of one that waits: it was lost there. */
+    /* The node stays in the row of a waiting submission: it shows where it was lost. */
     return pg_run(l, "take back what a node had claimed",
                   "UPDATE job SET state = 0, claim = claim + 1 WHERE state = 1 AND node = $1",
                   SQL_VALUES(sql_text(node)), NULL, err);
@@ -209,7 +212,7 @@ pg_each_node(struct store_reader *r, store_node_cb *row_cb, void *arg, struct er
                         SQL_NO_VALUES, give_node, CALL(row_cb, arg), NULL, err);
 }
 
-/* Told when it begins and when it is over. */
+/* Logs when such a transaction is first seen and when it is over. */
 static int
 watch_holders(struct pgsql *p, char holder[STORE_HOLDER_SIZE], struct error *err)
 {
@@ -398,8 +401,8 @@ pg_each_cancel(struct store_reader *r, const char *node, int limit, store_cancel
 /* --- what a node that only compiles hands on --- */
 
 /*
- * It only saves work, so that its table is not logged: it is empty after a crash and on a standby that took over. Its rows
- * go with the job's (a foreign key), whoever ends that, also a daemon of a version before.
+ * The table only saves work, so it is not logged: it is empty after a crash and on a standby that took over. A row is
+ * removed with the job's row (a foreign key), also when a daemon of an earlier version removes that.
  */
 #define HAND_ON                                                                                          \
     "UPDATE job SET state = 0, node = NULL, attempts = $3, handed_on = true WHERE id = $1 AND state = 1" \

@@ -214,7 +214,7 @@ set_up(struct pg_link *l, const char *node, struct error *err)
 int
 pg_link_open(struct pg_link *l, const char *where, const char *node, struct error *err)
 {
-    /* What stands before the URL may be said otherwise in it. */
+    /* Defaults before the URL, which may override them. */
     static const char *const keys[] = {
         "connect_timeout",           "tcp_user_timeout", "keepalives_idle",
         "keepalives_interval",       "keepalives_count", "target_session_attrs",
@@ -329,7 +329,7 @@ is_hung(const struct pg_link *l)
     return true;
 }
 
-/* PQgetResult(), which would wait for ever for a server that hangs, or whose host is gone. */
+/* PQgetResult() with a time limit: alone it would wait for ever for a server that hangs or is gone. */
 static PGresult *
 get_result(struct pg_link *l)
 {

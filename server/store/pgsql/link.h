@@ -36,8 +36,8 @@ struct pg_link {
 };
 
 /*
- * Connect to what the URL `where` names, in place of the connection of before. node: under whose name this session's
- * rows are counted. 0 or ERR_UNAVAILABLE; is_lost stays then.
+ * Connect to the URL `where`, in place of the previous connection. node: the name under which this session's rows are
+ * counted. 0 or ERR_UNAVAILABLE; is_lost stays then.
  */
 int pg_link_open(struct pg_link *l, const char *where, const char *node, struct error *err);
 void pg_link_close(struct pg_link *l); /* a closed one is fine */

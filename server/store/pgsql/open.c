@@ -31,7 +31,7 @@ option(const PQconninfoOption *all, const char *keyword)
     return NULL;
 }
 
-/* What a line may show of the URL: no password. */
+/* The URL for log lines: without a password. */
 static int
 show_url(struct pgsql *p, struct error *err)
 {
@@ -187,7 +187,7 @@ log_bytes(const struct store_backend *base)
     return 0; /* the server's own affair */
 }
 
-/* The row that the transaction around it wrote takes no room; what is written here does, and is of use to nobody. */
+/* The transaction's own row needs no new space; the row written here does, and is removed again. */
 static int
 probe(struct store_backend *base, bool touch, struct error *err)
 {

@@ -11,16 +11,16 @@
 struct pgsql {
     struct store_backend base;
     char *where; /* the URL, with what it may say of a password */
-    char *shown; /* what names the database in a log line */
+    char *shown; /* the database's name in log lines */
     struct pg_link link;
     struct store_lease lease;
     int64_t epoch;                     /* of the last life that was joined */
     char after[STORE_KEY_CLIENT_SIZE]; /* the client at which the last claim ended looking */
-    bool is_held;                      /* somebody has a transaction open for too long */
-    char writer[33];                   /* whose transactions these are, in the table writer */
+    bool is_held;                      /* a session has a transaction open for too long */
+    char writer[33];                   /* the writer of these transactions, in the table writer */
     int64_t transaction;               /* number of the last one that was begun */
-    bool is_begun;                     /* it is under way */
-    bool is_relaxed;                   /* a database that may lose what was acknowledged will do */
+    bool is_begun;                     /* it has begun and not ended */
+    bool is_relaxed;                   /* a database that may lose acknowledged writes is accepted */
     bool is_refused;                   /* the last that was reached will not do */
     atomic_bool is_away;               /* the writer waits for the database; any thread, as the next */
     atomic_bool is_hurried;            /* it shall wait no longer */

@@ -5,7 +5,7 @@
 #include "server/store/pgsql/claims.h"
 #include "server/store/pgsql/reading.h"
 
-/* Each node has rows of its own of what is counted; here they are added up. */
+/* Each node has its own rows of counts; here they are added up. */
 #define TASK_SUMS                                                                                           \
     "SELECT task_id, name, level, n, ok, cheats, reward, speedup, last_ms FROM (SELECT task_id, sum(n) AS " \
     "n,"                                                                                                    \
@@ -45,7 +45,7 @@ static const struct sql_dialect dialect = {
     .each_task_sum = TASK_SUMS TASK_SUMS_END " WHERE (last_ms, task_id) < ($2, $3)"
                                              " ORDER BY last_ms DESC, task_id DESC LIMIT $4",
     .get_task_sum = TASK_SUMS " AND task_id = $2" TASK_SUMS_END,
-    /* Two nodes may each have beaten what they both saw: only what is faster than all before it counts. */
+    /* Two nodes may each have beaten the same record: only a row faster than all before it counts. */
     .each_record = "SELECT id, finished_ms, speedup FROM (SELECT *, max(speedup) OVER (ORDER BY finished_ms,"
                    " id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM record"
                    " WHERE scope = $1 AND task_id = $2) AS r WHERE before IS NULL OR speedup > before"

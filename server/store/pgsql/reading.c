@@ -24,7 +24,7 @@ pg_reads_end(struct store_reader *base)
     r->is_one = r->is_begun = false;
 }
 
-/* Why is logged, once: clients are told what is said here. */
+/* The cause is logged once; the text of err is sent to clients. */
 static int
 connect_again(struct pg_reader *r, struct error *err)
 {

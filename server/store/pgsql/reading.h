@@ -10,8 +10,8 @@ struct pg_reader {
     const struct pgsql *of; /* borrowed: what never changes of it */
     struct pg_link link;
     int64_t tried_ns; /* when it last failed to connect */
-    bool is_one;      /* what is read now is to be of one instant */
-    bool is_begun;    /* the transaction for that is under way */
+    bool is_one;      /* the reads are to see one snapshot */
+    bool is_begun;    /* the transaction for that has begun */
 };
 
 static inline struct pg_reader *

@@ -9,11 +9,11 @@
 #include "common/log.h"
 
 /*
- * Theory of operation. Never change what a released step comes to: add one. Other daemons work while a step is taken. So
- * what it locks a table for takes a moment, and is given up and tried again where somebody holds the table, since all
- * others queue behind whoever waits for it; rows are changed a batch at a time; and indices are made concurrently. Daemons
- * of the version before go on, and start, as long as meta.oldest is not above theirs: a step that they cannot live with
- * sets it.
+ * Theory of operation. Never change the result of a released step: add one. Other daemons work while a step runs. So a
+ * step that locks a table takes a moment; it is rolled back and tried again if the table is locked, since all later
+ * transactions would queue after one that waits; rows are changed a batch at a time; and indices are made concurrently.
+ * Daemons of an earlier version continue, and start, as long as meta.oldest is not above theirs: a step that is not
+ * compatible with them sets it.
  */
 #define STEP(number) EMBED_TEXT(step_##number, "server/store/pgsql/schema/" #number ".sql")
 STEP(01);
@@ -47,7 +47,7 @@ static const char *const runs_batches[] = { LABELS_OF("submission"), LABELS_OF("
 static const char *const runs_indices[] = { LABELS_INDICES("submission"), LABELS_INDICES("submission_group"),
                                             NULL };
 
-/* What waits by the GPU that it asks for, and what was handed on (claims.c). */
+/* Waiting submissions by the GPU that they ask for, and those that were handed on (claims.c). */
 static const char *const waiting_indices[] = {
     "job_gpu ON job (coalesce(gpu, ''), priority, id) WHERE state = 0",
     "job_handed ON job (id) WHERE state = 0 AND handed_on", NULL
@@ -173,7 +173,7 @@ run_alone(struct pg_link *l, const char *format, const char *what, struct error 
     return pg_script(l, sql.data, err);
 }
 
-/* In a transaction that gives up, and is made again, where somebody holds what it has to lock. */
+/* In a transaction that is rolled back and repeated if a table that it has to lock is locked. */
 static int
 run_together(struct pg_link *l, const char *sql, struct error *err)
 {
@@ -227,7 +227,7 @@ drop_broken(struct pg_link *l, struct error *err)
     return rc;
 }
 
-/* It waits for all transactions that are older, and holds up nobody. */
+/* It waits for all older transactions, and blocks none. */
 static int
 make_indices(struct pg_link *l, const char *const *indices, struct error *err)
 {
@@ -274,7 +274,9 @@ take_steps(struct pg_link *l, const struct pg_step *steps, size_t n, struct erro
     return rc;
 }
 
-/* Asked for again and again: who waits in a statement would be waited for by what makes an index. */
+/*
+ * Polls: a statement that waited for the lock would block the making of an index, which waits for older transactions.
+ */
 static int
 lock_schema(struct pg_link *l, struct error *err)
 {

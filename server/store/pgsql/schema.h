@@ -21,13 +21,13 @@ struct pg_step {
 const struct pg_step *pg_schema_steps(size_t *n);
 
 /*
- * Bring the database to version n by the steps it lacks, under a lock that keeps other daemons out meanwhile. A newer
- * version will do where it says so (meta.oldest). 0, ERR_STORE (of a newer program, not a store, a failing step) or
- * ERR_UNAVAILABLE (also: a table was locked by somebody for too long).
+ * Bring the database to version n by the missing steps, under a lock that blocks other daemons meanwhile. A newer
+ * version is accepted if it allows that (meta.oldest). 0, ERR_STORE (of a newer program, not a store, a failing step)
+ * or ERR_UNAVAILABLE (also: a table was locked for too long).
  */
 int pg_schema_migrate(struct pg_link *l, const struct pg_step *steps, size_t n, struct error *err);
 
-/* What it would find, and nothing is changed. version: 0 where there are no tables. The same errors. */
+/* Check what that would do, without changes. version: 0 if there are no tables. The same errors. */
 int pg_schema_look(struct pg_link *l, size_t n, int64_t *version, struct error *err);
 
 #endif

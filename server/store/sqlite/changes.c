@@ -56,7 +56,7 @@ changes_probe(struct store_backend *b, bool touch, struct error *err)
 
 /* --- claims --- */
 
-/* $1: the node. What is running is claimed again where its release failed: $4 is what that left of its attempts. */
+/* $1: the node. A running submission is claimed again if its release failed: $4 is the attempts of that release. */
 #define CLAIM(which)                                                                                       \
     "UPDATE submission SET state = 1, node = $1, claim = claim + 1, attempts = 1 + CASE state WHEN 0 THEN" \
     " attempts ELSE $4 END WHERE " which " RETURNING id, claim, attempts"
@@ -72,7 +72,7 @@ take_claim(void *arg, struct sql_row *row)
     return true;
 }
 
-/* A CLAIM(). A file has one node, whose lease is endless, and which takes all. */
+/* A CLAIM(). A file has one node, with an endless lease, which claims everything. */
 static int
 run_claim(struct store_backend *b, const char *sql, struct store_order *o, struct error *err)
 {

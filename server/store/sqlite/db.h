@@ -40,7 +40,7 @@ void db_close(struct db *d); /* a closed one is fine */
 /* As reader_ops.each(). */
 int db_each(struct db *d, const char *what, const char *sql, const struct sql_value *values, size_t nvalues,
             sql_row_cb *row_cb, void *arg, size_t *n, struct error *err);
-/* A statement whose rows do not matter. changed (may be NULL): how many it changed. 0, or as db_fail(). */
+/* A statement whose rows are ignored. changed (may be NULL): the number of rows changed. 0, or as db_fail(). */
 int db_change(struct db *d, const char *what, const char *sql, const struct sql_value *values, size_t nvalues,
               int64_t *changed, struct error *err);
 /* 1 and the first column where there is a row, 0 where there is none, or as db_fail(). out may be NULL. */

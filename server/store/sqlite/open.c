@@ -53,8 +53,8 @@ refuse_second(int fd, const char *lock_path, const char *path, struct error *err
 }
 
 /*
- * One daemon for each store. The lock is on a file beside it: closing any
- * descriptor of the database itself would drop SQLite's own locks.
+ * One daemon for each store. The lock is on another file: closing any
+ * descriptor of the database itself would release SQLite's own locks.
  */
 static int
 take_lock(struct sqlite *s, const char *path, struct error *err)
@@ -111,7 +111,9 @@ set_up_writing(sqlite3 *db, struct error *err)
                    err);
 }
 
-/* path as it was given, for errors; what SQLite makes of it (links followed) is what is locked and read. */
+/*
+ * path: as given, for errors; the file that is locked and read is the one that SQLite resolves it to (links followed).
+ */
 static int
 open_files(struct sqlite *s, const char *path, struct error *err)
 {
@@ -161,8 +163,8 @@ take_epoch(void *arg, struct sql_row *row)
 }
 
 /*
- * The lock is held: nobody else lives, and whatever was claimed has no owner any more. (Whose node stays in the row of one
- * that waits: it was lost there.)
+ * The lock is held, so no other daemon runs, and no claim has an owner any more. (The node stays in the row of a
+ * waiting submission: it shows where it was lost.)
  */
 static int
 take_over(struct sqlite *s, struct error *err)
@@ -271,7 +273,7 @@ each(struct store_backend *base, const char *what, const char *sql, const struct
                   : db_change(db, what, sql, values, nvalues, changed, err);
 }
 
-/* A trigger takes what is counted of it. */
+/* A trigger removes the task's counts. */
 static int
 drop_task(struct store_backend *base, const char *id, struct error *err)
 {
@@ -314,7 +316,7 @@ static const struct sql_changes dialect = {
     .node_value = "",
     .of_node = "",
     .in_set = "IN (SELECT value FROM json_each($1))",
-    .sweep_batch = 32, /* one writer: who waits for it notices a larger one */
+    .sweep_batch = 32, /* one writer: a larger batch would delay other writes noticeably */
     .names_indices = true,
 };
 

@@ -8,9 +8,12 @@
 #include "server/store/backend.h"
 #include "server/store/sqlite/db.h"
 
-/* --- what is read --- */
+/* --- statements that read --- */
 
-/* SQLite has no statistics of ours, so the index to walk is named where there is a choice: a wrong guess looks at every row. */
+/*
+ * We keep no statistics for SQLite, so a statement names its index where there is a choice: a wrong one reads every
+ * row.
+ */
 
 enum {
     BY_STATE = 1,
