@@ -1,7 +1,7 @@
 """make demo-run: `trainer run` whole, from rows to a report, with a verifierd and a tiny model of its own.
 
 ARGS="--conf FILE" runs another file than tests/e2e/tiny.conf, from the same rows and model: docs/measurements/trainer
-has one for four GPUs. The daemon has the GPUs of the file's verifier.devices, else what it finds.
+has one for two GPUs. The daemon has the GPUs of the file's verifier.devices, else what it finds.
 """
 
 from __future__ import annotations
