@@ -28,9 +28,9 @@ struct client {
 
 struct clients {
     struct client *by_name;
-    unsigned sweep_at; /* so many records make it worth looking who can go */
+    unsigned sweep_at; /* at this number of records, look for some to remove */
     struct quotas quotas;
-    char *limits; /* of them; NULL: there is none */
+    char *limits; /* of them; NULL: no limit */
 };
 
 struct clients *

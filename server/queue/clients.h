@@ -1,6 +1,6 @@
 /*
  * clients.h - the record of each client: its accounts with the CPU slots and with the devices, and what it has used of
- * its quota. Those who name no client share one record, the operator's, which no quota bounds. Loop thread only.
+ * its quota. Requests without a client share one record, the operator's, which has no quota. Loop thread only.
  */
 #ifndef QUEUE_CLIENTS_H
 #define QUEUE_CLIENTS_H
@@ -23,13 +23,13 @@ struct clients *clients_new(void);
 void clients_free(struct clients *cs); /* NULL is fine */
 /* quotas: the text of the setting, read before. Without memory for it the quotas stay as they are. */
 void clients_configure(struct clients *cs, const char *quotas);
-/* What of today the store knows that counts against a quota. 0 or an error of the store. */
+/* Read the store's usage of today that counts against quotas. 0 or an error of the store. */
 int clients_restore(struct clients *cs, struct store *store, struct error *err);
 
 /* The record of that name, made where it is missing; name NULL or "": the operator's. NULL: no memory. */
 struct client *clients_get(struct clients *cs, const char *name);
 const char *client_name(const struct client *c); /* view; NULL: the operator's */
-/* View, until the next clients_configure(): `running` of all, as store_wants.limits has it; NULL: there is no limit. */
+/* View, until the next clients_configure(): `running` of all clients, as store_wants.limits; NULL: no limit. */
 const char *clients_limits(const struct clients *cs);
 /* View: see quotas_find(). */
 const struct quota *clients_quota(const struct clients *cs, const char *name);
@@ -49,7 +49,7 @@ int64_t client_registrations(const struct client *c); /* that it asked for and t
 void client_begin_run(struct client *c);
 void client_end_run(struct client *c);
 void client_used_device(struct client *c, double seconds);
-/* As many as may run on all nodes: nothing of it runs for a moment, as if its quota were used up. */
+/* All nodes together run its limit: it may start nothing for a moment, as if its quota were used up. */
 void client_hold(struct client *c);
 /* Whether its quota lets one more run. */
 bool client_may_run(const struct client *c);
@@ -57,7 +57,7 @@ bool client_may_run(const struct client *c);
 /* Its accounts; they belong to the client. */
 struct fair_share *client_cpu(struct client *c);
 struct fair_share *client_device(struct client *c);
-/* client_may_run() of the client whose account this is, for fair_next(); arg is not used. */
+/* client_may_run() of the client with this account, for fair_next(); arg is not used. */
 bool client_may_have_slot(void *arg, const struct fair_share *cpu);
 bool client_may_have_device(void *arg, const struct fair_share *device);
 

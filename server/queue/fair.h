@@ -1,6 +1,6 @@
 /*
- * fair.h - who is next for a resource: interactive before batch without starving it, and equal shares of the
- * resource's time for those who wait. Pure: it knows no clock, and owns no memory.
+ * fair.h - which turn is next for a resource: interactive before batch without starving it, and equal shares of the
+ * resource's time for the clients that wait. Pure: it reads no clock, and owns no memory.
  */
 #ifndef QUEUE_FAIR_H
 #define QUEUE_FAIR_H
@@ -10,9 +10,9 @@
 
 enum { FAIR_INTERACTIVE, FAIR_BATCH, FAIR_URGENCIES };
 
-#define FAIR_BATCH_EVERY 8 /* while both wait, one of batch follows on so many interactive ones */
+#define FAIR_BATCH_EVERY 8 /* while both wait, one of batch follows this number of interactive ones */
 
-/* One that waits; part of what it stands for. */
+/* A waiting request for the resource; embedded in its owner. */
 struct fair_turn {
     struct fair_turn *prev, *next;
     struct fair_share *share; /* NULL: it does not wait */
@@ -46,13 +46,13 @@ int64_t fair_waiting(const struct fair *f);
 /* Whether a client may have a turn now; NULL: each may. */
 typedef bool fair_may(void *arg, const struct fair_share *share);
 /*
- * The turn that is next, view; NULL: none. allowed: bits of urgencies. Within one urgency the client is next that
- * was served least; who comes after a pause does not bring what it left unused.
+ * The turn that is next, view; NULL: none. allowed: bits of urgencies. Within one urgency the least served client is
+ * next; time that a client left unused before a pause is not credited.
  */
 struct fair_turn *fair_next(const struct fair *f, unsigned allowed, fair_may *may, void *arg);
 /* It has its turn: charged with what is expected until fair_done(). */
 void fair_take(struct fair *f, struct fair_turn *t);
-/* It took so many seconds. share: whose turn it was. */
+/* It took `seconds`. share: the account charged. */
 void fair_done(struct fair *f, struct fair_share *share, const struct fair_turn *t, double seconds);
 
 #endif

@@ -4,10 +4,10 @@
 #include <stddef.h>
 
 /*
- * The share is a bucket that fills by a tenth of the time that passes; it is full at first and holds what half an hour
- * fills. Whoever is promised a rerun is charged with what reruns usually take, which is corrected at its end: else many
- * could be promised one before any has run. The bucket is overdrawn at most by what the last reruns took beyond the
- * usual, and nobody is promised a rerun until that is made up for.
+ * The share is a bucket that is filled at a tenth of the elapsed time; it is full at first and holds half an hour's
+ * filling. A promised rerun is charged with the usual time of reruns, which is corrected at its end: else many could be
+ * promised before any has run. The bucket is overdrawn at most by what the last reruns took beyond the usual, and no
+ * rerun is promised until that is made up for.
  */
 
 #define SMOOTHING 0.2

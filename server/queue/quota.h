@@ -32,7 +32,7 @@ void quotas_release(struct quotas *q);
 /* View; a quota without limits where nothing is said of the client, or for NULL and "": the operator. */
 const struct quota *quotas_find(const struct quotas *q, const char *client);
 
-/* What a client has used of its quota. All zero at first. */
+/* A client's use of its quota. All zero at first. */
 struct usage {
     double rate_left; /* submissions; below 0 after a large group */
     int64_t rate_ns;  /* monotonic, when that was so; 0: never */

@@ -8,16 +8,16 @@
 #include "common/clock.h"
 
 /*
- * Who is next: fair.h says it, for the CPU slots and for the devices. A registration takes its client's turn on a device
- * as a submission does, since it holds the device as well. Few are let through to the devices' queue in advance: what
- * waits there holds sources and caches in memory and on disk.
+ * fair.h chooses the next turn, for the CPU slots and for the devices. A registration takes its client's turn on a
+ * device as a submission does, since it holds the device as well. Few submissions may wait for a device in advance:
+ * each holds sources and caches in memory and on disk.
  *
- * Where a submission goes: to a device worker that holds its task's reference. If that one is busy, and a job close
- * behind in the same client's queue has its reference on the free one, that job goes first. No device stays free for it.
+ * A submission is placed on a device worker that holds its task's reference. If that one is busy, and one of the next
+ * jobs in the same client's queue has its reference on the free one, that job goes first. No device stays free for it.
  */
 
 #define READY_AHEAD 32   /* for each device worker */
-#define LOOK_BEHIND 16   /* jobs that are asked whether their reference is with the device worker */
+#define LOOK_BEHIND 16   /* jobs that are examined for a reference on the device worker */
 #define OVERTAKEN_MOST 4 /* times that others go first */
 
 struct scheduler {
@@ -349,7 +349,7 @@ next_registration(struct scheduler *q)
     return job_of(found);
 }
 
-/* NULL: nobody's turn. */
+/* NULL: no turn is due. */
 static struct scheduler_job *
 next_for_device(struct scheduler *q)
 {
@@ -389,7 +389,10 @@ where_resident(const struct scheduler *q, const struct device_worker *but, const
     return found;
 }
 
-/* Who has the device where `first` is next. NULL: a free device has its reference, and is asked in this round or the next. */
+/*
+ * The job that gets the device when `first` is next. NULL: a free device has its reference, and is tried in this round
+ * or the next.
+ */
 static struct scheduler_job *
 placed(const struct scheduler *q, const struct device_worker *l, struct scheduler_job *first)
 {

@@ -43,7 +43,7 @@ struct scheduler_job {
 enum scheduler_prepared {
     SCHEDULER_BEGIN,  /* it may begin */
     SCHEDULER_LEAVES, /* it waits for no slot any more, unless it is added again */
-    SCHEDULER_WAIT,   /* not now, and nobody else either; the owner kicks the scheduler again */
+    SCHEDULER_WAIT,   /* none is placed now; the owner kicks the scheduler again */
 };
 
 /* None of them may free the job that it is given before it returns, but by scheduler_remove() and what the owner does. */
@@ -53,7 +53,7 @@ struct scheduler_ops {
     void (*begin)(void *arg, struct scheduler_job *job); /* it has a CPU slot */
     void (*place)(void *arg, struct scheduler_job *job,
                   struct device_worker *l); /* it has a device, whose worker is idle */
-    void (*kicked)(void *arg);              /* at the end of each scheduler_kick(): all that can run does */
+    void (*kicked)(void *arg); /* at the end of each scheduler_kick(): every job that can run runs */
 };
 
 /* slots: of the CPU. device_workers is borrowed for the scheduler's life, n of them are there. NULL: no memory. */
@@ -62,9 +62,9 @@ struct scheduler *scheduler_new(int64_t slots, struct device_worker *const *devi
 void scheduler_free(struct scheduler *q); /* NULL is fine */
 /* While it is paused, tasks are registered and nothing is judged. */
 void scheduler_pause(struct scheduler *q, bool is_paused);
-/* Nothing is given to anybody any more. */
+/* Assign nothing any more. */
 void scheduler_drain(struct scheduler *q);
-/* Gives what is free to whoever is next. A call from inside an operation asks for one more round. */
+/* Assign free slots and devices to the next jobs. A call from inside an operation adds one more round. */
 void scheduler_kick(struct scheduler *q);
 
 /* --- waiting --- */
@@ -72,9 +72,9 @@ void scheduler_kick(struct scheduler *q);
 /* at_head: before the other jobs of its client, but for registrations that stand there. */
 void scheduler_add_for_slot(struct scheduler *q, struct scheduler_job *job, bool at_head);
 void scheduler_add_for_device(struct scheduler *q, struct scheduler_job *job, bool at_head);
-/* Whoever waits for a slot may have one when it is free. */
+/* Whether a waiting job may have a slot when one is free. */
 bool scheduler_is_open(const struct scheduler *q);
-/* One is free, and nobody who may begin waits for it. */
+/* A slot is free, and no job that may begin waits for it. */
 bool scheduler_has_room(const struct scheduler *q);
 bool scheduler_waits(const struct scheduler_job *job);
 void scheduler_remove(struct scheduler *q, struct scheduler_job *job); /* it waits */
