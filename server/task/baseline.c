@@ -61,7 +61,10 @@ baselines_free(struct funnel *f)
     }
 }
 
-/* What the ratio may depend on; all of the policy, so that nobody's few trials count for others. "": no memory. */
+/*
+ * Everything that the ratio may depend on, the whole policy included, so that ratios of few trials are not used for
+ * another policy. "": no memory.
+ */
 static void
 key_of(const struct attempt *j, char out[HASH_TEXT_SIZE])
 {

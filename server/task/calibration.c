@@ -21,7 +21,7 @@
 
 enum { RUNS_MAX = 64, GPU_MAX = 128 };
 
-/* The document as it is told: what was stored, with its id and time. */
+/* The document in the API: the stored one, with its id and time. */
 static json_t *
 document_of(const struct calibration_row *row)
 {

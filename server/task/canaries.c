@@ -120,10 +120,10 @@ struct forgetting {
     funnel_answer_cb *cb;
     void *arg;
     struct funnel_answer answer;
-    int left; /* writes that are not through, and whoever counts them */
+    int left; /* writes that have not ended, and the function that counts them */
 };
 
-/* Forgotten in memory already: where the store would not have it, it comes back with the next start. */
+/* Removed from memory already: if the store fails to remove it, it comes back with the next start. */
 static void
 forgotten(struct forgetting *g)
 {

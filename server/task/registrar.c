@@ -26,15 +26,14 @@
 #include "server/workers/device_worker.h"
 
 /*
- * A task is run once in a worker before it is taken up, so that nobody waits
- * for verdicts on a reference that does not run. Requests for the same task
- * that come meanwhile wait for the same registration. It holds a device, so it waits for its turn as a submission does:
- * in that of each client that asked for it, and the one whose turn comes first pays for it.
+ * A task is run once in a worker before it is accepted, so that no client waits for verdicts on a reference that does
+ * not run. Concurrent requests for the same task wait for the same registration. It holds a device, so it waits for its
+ * turn as a submission does: in that of each client that asked for it, and the one whose turn comes first is charged.
  */
 
 #define WAITING_MAX 256
 #define WAITING_EACH_MAX (WAITING_MAX / 2) /* of one client */
-#define KNOWN_MAX 4096                     /* whose ids are known without asking the store: half a megabyte */
+#define KNOWN_MAX 4096                     /* tasks with ids in memory: half a megabyte */
 
 struct asker {
     struct asker *prev, *next;
@@ -51,12 +50,11 @@ struct registration {
     struct task_row row; /* owns its strings */
     json_t *cases;
     struct asker *askers;
-    json_t *declared;              /* what the task's id is made from, beside the reference */
+    json_t *declared;              /* the parts of the task's id other than the reference */
     char by_entry[HASH_TEXT_SIZE]; /* the id with the entry point that was found */
     struct task_look look;
     int losses;
-    struct asker
-        *runner; /* in whose turn it has a device worker; NULL: it waits for one, or is being stored */
+    struct asker *runner; /* in its turn it has a device worker; NULL: it waits for one, or is being stored */
 };
 
 struct known_task {
@@ -66,9 +64,9 @@ struct known_task {
 
 struct registrar {
     struct known_task *known;
-    struct known_task *removing;        /* tasks that nobody finds any more */
+    struct known_task *removing;        /* tasks that are not found any more */
     struct registration *registrations; /* in progress, by task id */
-    int64_t removed;                    /* so many were */
+    int64_t removed;                    /* number of removed tasks */
 };
 
 /* --- known tasks --- */
@@ -143,7 +141,7 @@ is_known(const struct funnel *f, const char *id)
     return has(f->registrar->known, id);
 }
 
-/* entry NULL: whatever its entry point is. 0, or why it is not known whether there is such a task. */
+/* entry NULL: any entry point. 0, or the reason why it is not known whether there is such a task. */
 static int
 read_task(struct store_reader *r, const char *id, const char *entry, bool *is_there, struct error *err)
 {
@@ -297,7 +295,7 @@ end_turn(struct registration *r)
     counters_hold_device(f->counters, scheduler_release_device(f->scheduler, &a->job));
 }
 
-/* Everybody who asked hears the same; the registration is over. */
+/* Sends the same answer to all that asked; the registration ends. */
 static void
 answer_all(struct registration *r, const struct funnel_answer *answer)
 {
@@ -363,7 +361,7 @@ take_spec(struct registration *r, const struct buffer *text)
         r->row.entry_point = strdup(entry ? entry : "Model");
     if (!r->row.name)
         r->row.name = strdup(r->row.entry_point ? r->row.entry_point : "");
-    /* Found cases do not tell which were declared, and a bundle needs these to make the same task elsewhere. */
+    /* The cases found do not show which were declared, and a bundle needs these to make the same task elsewhere. */
     json_object_set(spec, "declared", r->declared);
     r->row.spec = json_dumps(spec, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_array_foreach(json_object_get(spec, "flags"), i, flag)
@@ -396,7 +394,7 @@ task_let_sizes_judge(struct task_row *task, struct error *err)
     return 0;
 }
 
-/* "RuntimeError: shapes do not match", from the traceback's end: formats that have no room for a traceback tell this. */
+/* "RuntimeError: shapes do not match", from the traceback's end: for formats without room for a traceback. */
 static void
 put_reason(const char *type, const char *text, char *out, size_t size)
 {
@@ -633,7 +631,7 @@ task_ensure(struct funnel *f, const struct task_request *t, const char *client, 
 
 /* --- names --- */
 
-/* One who registers a task under a name, or changes what it has. */
+/* A request that registers a task under a name, or changes its name. */
 struct naming {
     struct funnel *funnel;
     funnel_answer_cb *cb;
@@ -654,7 +652,7 @@ naming_free(struct naming *n)
     free(n);
 }
 
-/* NULL: the refusal is told. */
+/* NULL: the refusal is sent. */
 static struct naming *
 naming_new(struct funnel *f, const char *client, const char *name, const char *id, funnel_answer_cb *cb,
            void *arg)
@@ -815,7 +813,7 @@ funnel_rename_task(struct funnel *f, const char *client, const char *id, json_t 
         named_cb(n, err.code, &err);
 }
 
-/* Nobody finds it from now on, so that what comes is not accepted for a task that goes. */
+/* The task is not found from now on, so that no submission is accepted for a task that is being removed. */
 void
 funnel_remove_task(struct funnel *f, const char *client, const char *id, funnel_answer_cb *cb, void *arg)
 {

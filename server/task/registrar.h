@@ -1,8 +1,8 @@
 /*
- * registrar.h - which tasks there are, and the registration of new ones. Loop thread only.
+ * registrar.h - the known tasks, and the registration of new ones. Loop thread only.
  *
- * A task is run once in a worker before it is taken up, so that nobody waits for verdicts on a reference that does not
- * run. The requests of docs/http.md for tasks are in funnel.h.
+ * A task is run once in a worker before it is accepted, so that no client waits for verdicts on a reference that does
+ * not run. The requests of docs/http.md for tasks are in funnel.h.
  */
 #ifndef TASK_REGISTRAR_H
 #define TASK_REGISTRAR_H
@@ -33,31 +33,30 @@ void task_ensure(struct funnel *f, const struct task_request *r, const char *cli
 /* As if its shapes were dynamic: the other sizes that were found for it judge. ERR_INPUT: none were looked for; ERR_NOMEM. */
 int task_let_sizes_judge(struct task_row *task, struct error *err);
 
-/* A question: which task is called so, and whether there is the one that a request describes. Owned by who asks. */
+/* A look-up: the task of a name, and whether the task that a request describes exists. Owned by the caller. */
 struct task_look {
     /* Set before it is asked, all else zero; borrowed until cb has run. */
     struct funnel *funnel;
     const char *client; /* NULL: the operator */
-    const char
-        *name; /* an id, or what client calls it: reader_find_task(); NULL: there is no such question */
+    const char *name; /* an id, or the name that client has for it: reader_find_task(); NULL: not looked up */
     struct task_request *request; /* the same; its id may become that of a task that is the same */
     void (*cb)(void *arg);
     void *arg;
     /* The answer: rc is 0, or why there is none. */
     int rc;
     struct error err;
-    char id[HASH_TEXT_SIZE]; /* of what is called so, where is_found */
-    bool is_found, is_own;   /* is_own: client itself calls it so; not said of an id */
+    char id[HASH_TEXT_SIZE]; /* of the task with that name, if is_found */
+    bool is_found, is_own;   /* is_own: it is the client's own name; not set for an id */
     bool is_known;           /* the one of the request */
     bool is_by_id, is_twin;  /* the registrar's own, like what follows */
     int64_t removed;
 };
-/* What is in memory is answered at once, all else once a thread of the store has read it. */
+/* A task in memory is answered at once, another once a thread of the store has read it. */
 void task_look(struct task_look *l);
-/* How the name was answered: FUNNEL_OK, FUNNEL_NO_TASK or FUNNEL_UNAVAILABLE. */
+/* The result for the name: FUNNEL_OK, FUNNEL_NO_TASK or FUNNEL_UNAVAILABLE. */
 enum funnel_refusal task_found(const struct task_look *l, struct json_fault *fault);
 
-/* Gives an idle device worker to the registration whose job this is. */
+/* Gives an idle device worker to the registration that owns this job. */
 void task_give_device_worker(struct device_worker *l, struct scheduler_job *job);
 int64_t registrar_registering(const struct registrar *r); /* registrations in progress */
 int64_t registrar_known(const struct registrar *r);       /* tasks whose ids are in memory */
