@@ -6,7 +6,7 @@
 
 #include "common/auto.h"
 
-#define MESSAGE_MAX 400 /* bytes of what is told of a message */
+#define MESSAGE_MAX 400 /* bytes kept of a message */
 
 /* --- messages that are known: %i is a name, possibly with dots, %n a number, %q names in quotes, %o an operator --- */
 
@@ -137,7 +137,7 @@ cause_is_known(const char *text)
 
 /* --- what was raised --- */
 
-/* What an error says: views into its text. */
+/* The parts of an error: views into its text. */
 struct raised {
     const char *kernel, *type, *message;
     size_t kernel_size, type_size, message_size;

@@ -6,12 +6,12 @@
 #include "common/classes.h"
 
 /*
- * Every field of the document has a row: one that is missing here is told to
- * nobody but readers and admins, and fails a test.
+ * Every field of the document has a row: one without a row is shown to
+ * readers and admins alone, and fails a test.
  */
 enum told {
-    TOLD_ALWAYS, /* what the submitter said, and the answer itself */
-    TOLD_HONEST, /* of a verdict that is no refusal */
+    TOLD_ALWAYS, /* the submitter's own input, and the outcome itself */
+    TOLD_HONEST, /* of a verdict that is not a refusal */
     /*
      * The detector's own record. A submitter chooses the policy, and one that forbids nothing would show for every
      * cheat what the strict one sees of it.

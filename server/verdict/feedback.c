@@ -15,9 +15,9 @@
 #define HEADLINE_MAX 700
 #define KERNELS_MAX 3
 #define LAUNCH_BOUND_MS 0.02 /* below this a call is mostly its launches */
-#define FLOOR_LEAST_MS 0.001 /* no kernel takes less, whatever it does */
+#define FLOOR_LEAST_MS 0.001 /* the least time of any kernel */
 
-/* --- what is not for a prompt --- */
+/* --- text that is removed before it enters a prompt --- */
 
 struct span {
     const char *at, *end;
@@ -76,7 +76,7 @@ digits_at(struct span s, const char *prefix, int (*is_digit)(int), size_t least)
     return n - size >= least ? n : 0;
 }
 
-/* What is seen by nobody, or turns the direction of writing: U+200B-200F, 202A-202E, 2060-206F, FEFF. */
+/* Characters that are invisible, or change the direction of writing: U+200B-200F, 202A-202E, 2060-206F, FEFF. */
 static size_t
 invisible_at(struct span s)
 {
@@ -191,9 +191,9 @@ feedback_quote(const char *raw, size_t raw_size, size_t limit, const char *prefi
     return rc == 0 ? add_part(tail, (size_t)(end - tail), prefix, out) : rc;
 }
 
-/* --- hints, the same for everybody: by the rule, by what was raised, or by the class --- */
+/* --- hints, the same for all candidates: by the rule, by the exception, or by the class --- */
 
-/* The rules that every candidate can keep; of the others a submitter is told nothing (disclosure.c). */
+/* The rules that every candidate can keep; the others are not disclosed to a submitter (disclosure.c). */
 static const char *
 hint_of_rule(const char *rule)
 {
@@ -318,7 +318,7 @@ hint_of_mismatch(const struct feedback *f)
            "strides of what is read and written, with the reference.";
 }
 
-/* What no kernel wrote is NaN, and nothing else. */
+/* Output that no kernel wrote is NaN, and nothing else. */
 static const char *
 hint_of_nonfinite(const struct feedback *f)
 {
@@ -448,8 +448,8 @@ hint_of(const struct feedback *f, const char *bound)
 }
 
 /*
- * What limits it: the reference's floor tells memory or compute; a very short call is limited by its launches, where these
- * are timed. NULL: not known, or it is that a kernel runs at all.
+ * The limit of its speed: the reference's floor shows memory or compute; a very short call is limited by its launches,
+ * if these are timed. NULL: not known, or the floor is below the least time of any kernel.
  */
 static const char *
 bound_of(const struct feedback *f)
@@ -480,7 +480,7 @@ add_headline(const struct feedback *f, struct buffer *out)
     return feedback_quote(f->headline, strcspn(f->headline, "\n"), HEADLINE_MAX, "", out);
 }
 
-/* What is known of how the answer ended; it may be right all the same. */
+/* The known end of the completion; the code may be correct all the same. */
 static int
 add_ending(const struct feedback *f, struct buffer *out)
 {

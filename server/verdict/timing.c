@@ -151,7 +151,7 @@ gpu_json(json_t *timing)
     return out;
 }
 
-/* --- as it is told --- */
+/* --- the timing in a verdict --- */
 
 /* Milliseconds a call takes, by the slope of whole round trips over the number of calls; NAN where it was not made. */
 static double

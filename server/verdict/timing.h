@@ -1,5 +1,5 @@
 /*
- * timing.h - what the referee's samples of one submission come to, and the timing as a verdict tells it. Pure.
+ * timing.h - the results of the referee's samples of one submission, and the timing in its verdict. Pure.
  */
 #ifndef VERDICT_TIMING_H
 #define VERDICT_TIMING_H
@@ -30,7 +30,7 @@ void timing_release(struct timing *t);
 json_t *timing_json(const struct attempt *j, const struct timing *t);
 /* The compiled reference's time over the candidate's, whose speed-up is given; NAN where one is not known. */
 double timing_baseline_speedup(const struct attempt *j, double speedup);
-/* Why there is no speed-up; view. */
+/* The reason why there is no speed-up; view. */
 const char *timing_why_none(const struct attempt *j);
 
 /* n nanoseconds of an array as milliseconds. Given: free(). NULL where one is not above 0, there are none, or no memory. */

@@ -22,8 +22,8 @@
 #include "server/verdict/timing.h"
 
 /*
- * The answer, as it is sent and stored. Every number here comes from a process
- * that never ran the candidate; what is not known is null.
+ * The document, as it is sent and stored. Every number here comes from a process
+ * that never ran the candidate; an unknown value is null.
  */
 
 /* --- components and reward --- */
@@ -34,7 +34,7 @@ correctness_of(const struct attempt *j)
     return j->full && json_object_get(j->full, "cases") ? j->full : j->tiny;
 }
 
-/* What was found at other sizes, dtypes and arguments, last of all; borrowed, NULL where nothing was asked. */
+/* The results at other sizes, dtypes and arguments, the last part of a verdict; borrowed, NULL if none were tried. */
 static json_t *
 shapes_of(const struct attempt *j)
 {
@@ -192,7 +192,7 @@ feedback_ok(const struct attempt *j, const struct timing *t, char *out, size_t s
         snprintf(out, size, "Passed everything up to %s, where it was asked to stop.", passed);
 }
 
-/* " Why there is no plan: compile: line 19: what runs next depends on a number that only the GPU knows." */
+/* Adds " Why there is no plan: compile: line 19: what runs next depends on a number that only the GPU knows." */
 static void
 add_why_untraced(const struct attempt *j, char *out, size_t size)
 {
@@ -228,7 +228,7 @@ static const char *const cancel_text[] = {
     [CANCEL_DECIDED] = "Cancelled: its group was decided without it.",
 };
 
-/* As it is told. */
+/* The reason's name in a verdict. */
 static const char *
 cancel_reason_name(enum cancel_reason why)
 {
@@ -372,12 +372,12 @@ set_outcome(json_t *out, const struct submission *s, const struct timing *t, con
     json_object_set_new(out, "components", is_final ? reward_components_json(&in->components) : json_null());
     json_object_set_new(out, "correctness", correctness_json(j));
     json_object_set_new(out, "timing", is_final && !is_cancelled ? timing_json(j, t) : json_null());
-    json_object_set_new(out, "evidence", json_null()); /* earlier versions had whose kernels ran */
+    json_object_set_new(out, "evidence", json_null()); /* earlier versions listed here which kernels ran */
     json_object_set_new(out, "stages", stages_json(j));
     json_object_set_new(out, "feedback", is_final ? verdict_feedback(s, t, is_cancelled) : json_null());
 }
 
-/* What did not count, and whether it was judged again for that. */
+/* The failure that did not count, and whether the submission was judged again for that. */
 static json_t *
 rerun_json(const struct submission *s)
 {
@@ -406,7 +406,7 @@ plan_with_shares(json_t *plan, json_t *shares)
     return out;
 }
 
-/* What its plan comes to, or why there is none; null where candidates are judged live. Given. */
+/* A summary of its plan, or the reason why there is none; null where candidates are judged live. Given. */
 static json_t *
 plan_json(const struct attempt *j)
 {
