@@ -11,17 +11,17 @@
 #include "common/utf8.h"
 
 /*
- * A kernel whose answer and whose time are known is judged wherever the device or a worker may have been harmed: at
- * each start, and after an abnormal end. A GPU is looked at by time, too: when a job ends and the last canary that
- * passed is canary_interval_s old, the next one comes first, and a timer looks at one that has nothing to do. So it
- * never runs while a job does, timing least of all, nor while a child is made or ended: either would slow it.
+ * A kernel with a known answer and a known time is judged whenever the device or a worker may have been damaged: at
+ * each start, and after an abnormal end. A GPU is checked at intervals, too: when a job ends and the last canary that
+ * passed is canary_interval_s old, the next one comes first, and a timer checks an idle GPU. So it never runs while a
+ * job does, nor while a child is made or ended: either would slow it.
  *
- * The referee says how long it took, and compares it with what it learned when it started. That would make a GPU that
+ * The referee reports its time, and compares it with the time it measured when it started. That would make a GPU that
  * has become slow the norm of fresh workers; so it is compared here with the GPU's own norm (norms.h), which is in the
  * store, and outlives both.
  *
- * A GPU that is quarantined for being slow alone (too hot, or somebody else's work on it) is looked at again by the
- * timer, with fresh workers; one that answers wrongly is not.
+ * A GPU that is quarantined for being slow alone (too hot, or foreign work on it) is checked again by the timer, with
+ * fresh workers; one with wrong answers is not.
  */
 
 #define CANARY_MS 60000
@@ -41,7 +41,7 @@ struct canary {
     int64_t passed_ms;        /* wall clock */
     int64_t passes, failures; /* since the start */
     int64_t drifts;           /* failures, and norms that were learned anew, since the start */
-    int64_t ns;               /* how long the last one took; 0: it does not tell */
+    int64_t ns;               /* the time of the last one; 0: not measured */
     char kind[32];            /* of that one; "": it has no time */
     char why[192];            /* the last one failed; "": it passed */
 };
@@ -117,7 +117,7 @@ key_of(const struct canary *c, struct norm_key *out)
     return out->gpu && out->driver && *out->kind && c->norms;
 }
 
-/* What the referee found wrong. */
+/* The fault that the referee found. */
 static void
 why_failed(const json_t *detail, char *out, size_t size)
 {

@@ -1,6 +1,6 @@
 /*
- * canary.h - a kernel whose answer and time are known, and what it says of a device and its workers. It is sent by the
- * device, which does what the outcome says. Loop thread only.
+ * canary.h - a kernel with a known answer and time, and its results for a device and its workers. The device sends it,
+ * and acts on the outcome. Loop thread only.
  */
 #ifndef WORKERS_CANARY_H
 #define WORKERS_CANARY_H
@@ -29,7 +29,7 @@ void canary_pump(struct canary *c,
 void canary_abandon(struct canary *c); /* the workers are gone */
 
 enum canary_outcome {
-    CANARY_NOT_ASKED, /* nobody waits for it */
+    CANARY_NOT_ASKED, /* no canary is in progress */
     CANARY_PASSED,
     CANARY_AGAIN,      /* it failed: once more */
     CANARY_RESTART,    /* it failed twice: with fresh workers */

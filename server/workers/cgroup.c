@@ -16,11 +16,11 @@
 #include "common/log.h"
 
 /*
- * Theory of operation. A group that has processes of its own cannot hand
+ * Theory of operation. A group that has processes of its own cannot delegate
  * controllers to groups below it; so the daemon, with its zygotes and referees,
- * moves into one leaf of the group that it was given, and each child has a leaf
- * beside that one. A child enters its leaf itself, before the sandbox, so that
- * nothing of it is ever outside.
+ * moves into one leaf of its group, and each child has another leaf there. A
+ * child enters its leaf itself, before the sandbox, so that no process of it is
+ * ever outside.
  */
 
 #define ROOT "/sys/fs/cgroup"
@@ -120,7 +120,9 @@ remove_now(const char *path)
     return -1;
 }
 
-/* Tried in libuv's pool; the pauses between are the loop's, since whoever sleeps there keeps others out. */
+/*
+ * Tried in libuv's pool; the pauses between tries are timers of the loop, since a sleeping thread would block the pool.
+ */
 struct removal {
     uv_work_t req;
     uv_timer_t timer;
@@ -195,7 +197,7 @@ cgroup_make(struct cgroups *g, const char *name, int64_t memory_bytes, int64_t p
         path[0] = '\0';
         return err->code;
     }
-    /* What a host has no controller for is not there to be written. */
+    /* The file of a controller that the host lacks does not exist, and is not written. */
     snprintf(figure, sizeof(figure), "%lld", (long long)memory_bytes);
     bool is_bound = write_to(path, "memory.max", figure) == 0;
     write_to(path, "memory.swap.max", "0");

@@ -18,18 +18,20 @@
 struct cgroups;
 
 /*
- * setting: "off"; "auto": below the daemon's own group where systemd delegates it (Delegate=yes), the daemon moving
- * into a group beside its children's; or the path of an empty group that the daemon may change. What an earlier daemon
- * left there is ended and removed. Given: cgroups_free(), also where there are none, and cgroups_state() tells why.
- * 0, ERR_INPUT or ERR_SYS (a path that does not do), or ERR_NOMEM.
+ * setting: "off"; "auto": below the daemon's own group if systemd delegates it (Delegate=yes), where the daemon moves
+ * into a group next to its children's; or the path of an empty group that the daemon may change. Groups of an earlier
+ * daemon are ended and removed. Given: cgroups_free(), also if there are none, and cgroups_state() has the reason. 0,
+ * ERR_INPUT or ERR_SYS (an unusable path), or ERR_NOMEM.
  */
 int cgroups_open(const char *setting, struct cgroups **out, struct error *err);
-void cgroups_free(struct cgroups *g); /* NULL is fine; what was made stays to be used by the next start */
+void cgroups_free(struct cgroups *g); /* NULL is fine; the groups stay for the next start */
 
 /* "on", or "absent: why"; view. Without the memory controller it is absent, though children are grouped all the same. */
 const char *cgroups_state(const struct cgroups *g);
 
-/* A group for one child: `memory_bytes` and `processes` at most. path becomes "" where there are no groups. 0 or ERR_SYS. */
+/*
+ * A group for one child: `memory_bytes` and `processes` at most. path becomes "" if there are no groups. 0 or ERR_SYS.
+ */
 int cgroup_make(struct cgroups *g, const char *name, int64_t memory_bytes, int64_t processes,
                 char path[CGROUP_PATH_SIZE], struct error *err);
 /* SIGKILL to all that is in it. "" is fine. */

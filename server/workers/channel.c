@@ -354,7 +354,7 @@ channel_log(const char *worker, const char *direction, json_t *body)
     log_debug(worker, "%s%s", direction, line.data ? line.data : "");
 }
 
-/* --- descriptors beside channels --- */
+/* --- descriptors other than channels --- */
 
 int
 channel_pair(int fds[2], struct error *err)

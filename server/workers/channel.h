@@ -62,7 +62,7 @@ int channel_send(struct channel *c, json_t *body, const struct channel_fd *fds, 
 /* A line of the debug log: what was said to or by a worker, without texts of candidates, seeds or figures. */
 void channel_log(const char *worker, const char *direction, json_t *body);
 
-/* --- descriptors beside channels --- */
+/* --- descriptors other than channels --- */
 
 /* A close-on-exec SOCK_SEQPACKET pair; both ends the caller's. 0 or ERR_SYS. */
 int channel_pair(int fds[2], struct error *err);

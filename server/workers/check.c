@@ -70,7 +70,7 @@ cgroups_check(const char *require, const struct cgroups *g, struct error *err)
 
 /* --- asking --- */
 
-/* What the program prints until it closes its output. */
+/* Reads the program's output until it closes it. */
 static int
 read_answer(int fd, struct buffer *out, struct error *err)
 {

@@ -12,10 +12,10 @@
 #include "server/workers/cgroup.h"
 
 /*
- * Runs PYTHON HARNESS/check.py and waits for its answer, at most a minute: for
- * start-up, before the loop. 0, or ERR_INPUT (a setting names what is not
- * there, or asks for what the host lacks) or ERR_SYS.
- *   layers   given: what the sandbox has, as layers_check() takes it; NULL unless it returns 0. May be NULL
+ * Runs PYTHON HARNESS/check.py and waits for its result, at most a minute: for
+ * start-up, before the loop. 0, or ERR_INPUT (a setting names a missing file,
+ * or needs a feature that the host lacks) or ERR_SYS.
+ *   layers   given: the layers of the sandbox, for layers_check(); NULL unless it returns 0. May be NULL
  */
 int workers_check(const struct config *config, json_t **layers, struct error *err);
 

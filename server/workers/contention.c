@@ -10,16 +10,16 @@
 #include "common/auto.h"
 
 /*
- * Theory of operation. The scheduler counts for each thread how long it was ready and did not run (schedstat). On a
- * machine with nothing else to do that is long as well for whoever has more threads than there are CPUs, so the sum is
- * held against what others used meanwhile: what the CPUs worked, less what these processes used. The lesser of the two
- * is what others took. The caller is one of these processes, since it is who reads their output and hears what they
- * say. A process that sleeps waits for nothing, and one that spins on an idle machine neither.
+ * Theory of operation. The scheduler counts for each thread how long it was ready and did not run (schedstat). On an
+ * idle machine that is also long for a process with more threads than there are CPUs, so the sum is compared with what
+ * other processes used meanwhile: the CPUs' busy time, less what these processes used. The lesser of the two is the
+ * time that others took. The caller counts as one of these processes, since it reads their output and messages. A
+ * sleeping process does not wait, nor does one that spins on an idle machine.
  */
 
 #define THREADS_MAX 256
 #define PROCESSES_MAX 64
-#define STARVED_PART 2 /* of a limit: who had the other half to himself is slow by himself */
+#define STARVED_PART 2 /* of a limit: with the other half for itself, a slow process is slow by itself */
 
 /* A small file's beginning. False: it is not there. */
 static bool
@@ -191,7 +191,7 @@ contention_is_short(int64_t limit_bytes, int64_t own_bytes)
     if (sscanf(text, "MemTotal: %lld", &total_kb) != 1 || !available ||
         sscanf(available, "MemAvailable: %lld", &available_kb) != 1)
         return false;
-    /* Whoever is promised more than half of the machine is promised too much: half of it must do. */
+    /* A promise of more than half of the machine is treated as half of it. */
     int64_t promised = limit_bytes < total_kb * 512 ? limit_bytes : total_kb * 512;
     return available_kb * 1024 + own_bytes < promised;
 }

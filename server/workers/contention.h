@@ -9,19 +9,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What some processes, with all below them, have had up to a moment. To be subtracted. */
+/* The use by some processes and their descendants up to a moment. To be subtracted. */
 struct contention_mark {
-    bool is_known;          /* false: this kernel does not tell, or all of them are gone */
+    bool is_known;          /* false: this kernel has no figures, or all of the processes are gone */
     int64_t ran_ns;         /* of CPU time, threads and children that have ended included */
-    int64_t waited_ns;      /* that their living threads were ready to run and did not, added up */
-    int64_t busy_ns;        /* that the machine's CPUs were at work, for whomever */
+    int64_t waited_ns;      /* sum of the times that their living threads were ready to run and did not */
+    int64_t busy_ns;        /* that the machine's CPUs were busy, for any process */
     int64_t resident_bytes; /* that they hold now; what they share counts once for each */
-    int64_t oom_kills; /* by the kernel for want of memory, on the whole machine; 0 where it does not tell */
+    int64_t oom_kills; /* of the kernel's OOM killer, on the whole machine; 0 if the kernel has no figure */
 };
 
 /*
- * Of these processes and of the caller's own, without what is below that. pids: as this process sees them; those that
- * are 0 or gone are left out. None: of processes that are still to be made. At most 256 threads are looked at.
+ * Of these processes and the caller's own, without its descendants. pids: in this process's namespace; 0 and ended ones
+ * are left out. Empty: for processes that are still to be made. At most 256 threads are read.
  */
 void contention_read(const int *pids, size_t n, struct contention_mark *out);
 
@@ -31,7 +31,7 @@ void contention_read(const int *pids, size_t n, struct contention_mark *out);
  */
 int64_t contention_stolen_ns(const struct contention_mark *before, const struct contention_mark *after);
 
-/* So much of a limit went to others that what had the rest may well have kept it. Pure; stolen_ns < 0: false. */
+/* Whether others took so much of a limit that it may have passed for that reason. Pure; stolen_ns < 0: false. */
 bool contention_is_starved(int64_t stolen_ns, int64_t limit_ms);
 
 /*

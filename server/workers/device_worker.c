@@ -10,12 +10,13 @@
 #include "server/workers/referee.h"
 
 /*
- * Theory of operation. A device worker is up when its zygote and its referee both are; when either dies, the job is
- * lost, the other is killed too, and both begin afresh: what one knows of the other's children would be stale.
+ * Theory of operation. A device worker is up when its zygote and its referee both are; when either ends, the job is
+ * lost, the other is killed too, and both are started anew: the state that one has of the other's children would be
+ * stale.
  *
- * It has four parts, which do not know each other's insides and do not know the device worker: the referee (referee.c),
- * the children of the run zygote (gpu_child.c), the job (job.c) and the canary (canary.c). They report here through
- * their ops, and whatever they report leads to pump(), which does what can be done now.
+ * It has four parts, which use neither each other's internals nor the device worker: the referee (referee.c), the
+ * children of the run zygote (gpu_child.c), the job (job.c) and the canary (canary.c). They report here through their
+ * ops, and each report leads to pump(), which does what can be done now.
  */
 
 struct device_worker {

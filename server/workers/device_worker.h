@@ -57,7 +57,7 @@ json_t *device_worker_versions(const struct device_worker *w);
 json_t *device_worker_sandbox(const struct device_worker *w);
 /* View: the zygote whose children run candidates. */
 const struct zygote *device_worker_zygote(const struct device_worker *w);
-/* What its canary is compared with has changed: out of quarantine, where that was all. */
+/* The norm of its canary has changed: end a quarantine that had no other reason. */
 void device_worker_look_again(struct device_worker *w);
 void device_worker_reconfigured(struct device_worker *w); /* the settings have changed */
 /* Its workers were started afresh for its canary, which has yet to pass. */

@@ -33,7 +33,7 @@ add(struct devices *d, const char *kind, long ordinal)
         snprintf(name, sizeof(d->all[0].name), "%s:%ld", kind, ordinal);
 }
 
-/* "there is no GPU here", "there is only cuda:0 here", "there are only cuda:0 to cuda:3 here" */
+/* The error "there is no GPU here", "there is only cuda:0 here", "there are only cuda:0 to cuda:3 here". */
 static int
 refuse_missing(const char *setting, int gpus, struct error *err)
 {

@@ -30,21 +30,21 @@ struct devices {
     cpu_set_t rest; /* for all else, children that are not timed too; all there are where none are kept */
 };
 
-/* What the settings `device` and `timing_cores` come to on this machine. 0 or ERR_INPUT. */
+/* The devices and cores of the settings `device` and `timing_cores` on this machine. 0 or ERR_INPUT. */
 int devices_find(const struct config *config, struct devices *out, struct error *err);
-/* Keep the calling thread, and what it starts from now on, off the cores kept for timing. 0 or ERR_SYS. */
+/* Keep the calling thread, and the processes it starts later, off the cores kept for timing. 0 or ERR_SYS. */
 int devices_stay_off(const struct devices *d, struct error *err);
 
 /*
- * The names alone, on a machine with so many GPUs. Their numbers are nvidia-smi's; visible is CUDA_VISIBLE_DEVICES (NULL:
- * not set), and says which ones "auto" and "cuda" are. 0 or ERR_INPUT. Pure.
+ * The names alone, on a machine with `gpus` GPUs. Their numbers are nvidia-smi's; visible is CUDA_VISIBLE_DEVICES
+ * (NULL: not set), which decides the GPUs of "auto" and "cuda". 0 or ERR_INPUT. Pure.
  */
 int devices_name(const char *setting, const char *visible, int gpus, struct devices *out, struct error *err);
 
 /*
- * Take per_gpu cores out of *have for each of n GPUs, from the end, whole physical cores while they last: core_of[i] says
- * which core logical CPU i is of. per_gpu < 0: CORES_FOR_TIMING where that leaves as many cores as there are GPUs, two at least;
- * else none. kept has room for n. Returns how many each got, or -1: so many are not there. Pure.
+ * Take per_gpu cores out of *have for each of n GPUs, from the end, whole physical cores while they last: core_of[i] is
+ * the core of logical CPU i. per_gpu < 0: CORES_FOR_TIMING if that leaves as many cores as there are GPUs, two at
+ * least; else none. kept has room for n. Returns the number for each, or -1: there are too few. Pure.
  */
 int cores_split(cpu_set_t *have, const int core_of[CPU_SETSIZE], size_t n, int per_gpu, cpu_set_t *kept);
 

@@ -10,16 +10,17 @@
 #include "server/workers/prefork_pool.h"
 
 /*
- * Theory of operation. A child is forked, is made known to the referee as soon as it has a channel, makes its context,
- * and is ready when the referee says so. As many wait in the pool as the setting `pool` says; one that was taken is in
- * the list here. Timing waits until what is ended has ended; what is being made the referee has stand still meanwhile.
+ * Theory of operation. A child is forked, is announced to the referee as soon as it has a channel, makes its context,
+ * and is ready when the referee reports that. The setting `pool` is the number of children that wait in the pool; one
+ * that was taken is in the list here. Timing waits until ending children have ended; the referee stops those being made
+ * meanwhile.
  */
 
 #define WARM_MS 60000 /* from forking to a context */
-#define MAKING_MAX 4  /* concurrently; more are hardly made sooner */
-/* Children that died unused, one after another: more than two rounds of them are no chance. */
+#define MAKING_MAX 4  /* concurrently; more would hardly be ready sooner */
+/* Children that ended unused, in sequence: more than two rounds of them are not a coincidence. */
 #define FAILURES_MAX (2 * MAKING_MAX + 1)
-/* Plans that one executor runs: what a kernel of one has done to its context unseen, few others meet. */
+/* Plans that one executor runs: undetected damage to its context by one kernel then affects few other plans. */
 #define PLANS_MAX 256
 
 struct gpu_child {
@@ -190,7 +191,7 @@ ended_cb(void *arg, struct child *child)
     struct gpu_child *c = arg;
     struct gpu_children *all = c->all;
     const struct child_end *end = child_end(child);
-    /* What became of the job's own is in the report. */
+    /* The end of the job's own children is in the report. */
     bool is_job_s = all->ops->ended(all->arg, c);
 
     all->lost += c->use != GPU_CHILD_ENDING && !is_job_s && !end->was_killed;

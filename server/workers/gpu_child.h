@@ -1,7 +1,7 @@
 /*
- * gpu_child.h - the children of one device's run zygote. Each is forked and makes its context before anybody needs it;
- * then it serves as a task's reference, again and again, or as one submission's candidate, once; where that was a plan
- * on a GPU, as the executor of more of them. Loop thread only.
+ * gpu_child.h - the children of one device's run zygote. Each is forked and makes its context before it is needed; then
+ * it serves as a task's reference, repeatedly, or as one submission's candidate, once; if that was a plan on a GPU, as
+ * the executor of more of them. Loop thread only.
  */
 #ifndef WORKERS_GPU_CHILD_H
 #define WORKERS_GPU_CHILD_H
@@ -18,7 +18,7 @@
 #include "server/workers/referee.h"
 #include "server/workers/zygote.h"
 
-/* Bytes of a task's id, with what tells one of its references from another. */
+/* Bytes of a task's id, with a suffix that distinguishes its references. */
 #define REFERENCE_ID_SIZE (HASH_TEXT_SIZE + 8)
 
 struct gpu_child;
@@ -46,12 +46,12 @@ void gpu_children_free(struct gpu_children *all); /* there is none left; NULL is
 /* The workers are gone: all of them are killed, and forgotten at once. */
 void gpu_children_abandon(struct gpu_children *all);
 
-/* Make what the pool lacks, and so many more. */
+/* Make the children that the pool lacks, and `more`. */
 void gpu_children_fill(struct gpu_children *all, int64_t more);
-/* Whether the referee is busy, and hears no child that has become ready. */
+/* Whether the referee is busy, and does not report children that become ready. */
 void gpu_children_note_busy(struct gpu_children *all, bool is_busy);
 void
-gpu_children_evict(struct gpu_children *all); /* of more than references_kept those used longest ago go */
+gpu_children_evict(struct gpu_children *all); /* end the least recently used of more than references_kept */
 /* None is left but these two (NULL: none). */
 void gpu_children_make_room(struct gpu_children *all, const struct gpu_child *a, const struct gpu_child *b);
 bool gpu_children_are_quiet(const struct gpu_children *all); /* none is being made or ended */
@@ -70,24 +70,24 @@ struct gpu_child *gpu_children_take(struct gpu_children *all, enum gpu_child_use
 /* An executor, as a candidate from now on; NULL: none waits. */
 struct gpu_child *gpu_children_take_executor(struct gpu_children *all);
 bool gpu_children_are_renewing(const struct gpu_children *all); /* one will wait soon, or be gone */
-/* A candidate that ran a plan is renewed, and nobody may point to it any more. False: it has run enough, or is gone. */
+/* A candidate that ran a plan is renewed; no pointer to it may be kept. False: it has run enough, or is gone. */
 bool gpu_child_keep(struct gpu_child *c);
 void gpu_child_note_loaded(struct gpu_child *c, const char *task_id); /* copied */
 bool gpu_child_is_loaded(const struct gpu_child *c);
 void gpu_child_note_used(struct gpu_child *c); /* now */
 /* View. Its owner is this module. */
 struct child *gpu_child_process(const struct gpu_child *c);
-/* A candidate that was killed ends on its own; the referee lets go of it now. Nobody may point to it any more. */
+/* A candidate that was killed ends on its own; the referee releases it now. No pointer to it may be kept. */
 void gpu_child_let_go(struct gpu_child *c);
-void gpu_child_discard(struct gpu_child *c); /* kill and forget; nobody may point to it any more */
+void gpu_child_discard(struct gpu_child *c); /* kill and forget; no pointer to it may be kept */
 
 /* --- looking --- */
 
 /* Sets "children", "pool" and "references" of a status. waited_s: as job_waited_s() says. */
 void gpu_children_show(const struct gpu_children *all, double waited_s, json_t *status);
-/* That ended though nobody had ended them, but for those of the job, since the start. */
+/* Children that ended without being ended by us, except those of jobs, since the start. */
 int64_t gpu_children_lost(const struct gpu_children *all);
-/* One that was let go of did not end, for which its zygote was killed. Forgotten by the call. */
+/* A released child did not end, for which its zygote was killed. The call resets this. */
 bool gpu_children_take_stuck(struct gpu_children *all);
 
 #endif

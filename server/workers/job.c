@@ -10,9 +10,9 @@
 #include "server/workers/contention.h"
 
 /*
- * A job is in one phase of the table phases[]. What its owner asks for and what the referee answers moves it; whatever
- * else changes leads to job_pump(), which does what the phase waits to do. A job ends in one way: its candidate is
- * killed and has ended, its owner learns of it, then the device, which runs the canary after an abnormal end.
+ * A job is in one phase of the table phases[]. A call of its owner or a report of the referee moves it; any other
+ * change leads to job_pump(), which does what the phase waits to do. A job ends in one way: its candidate is killed and
+ * has ended, its owner is notified, then the device, which runs the canary after an abnormal end.
  */
 
 #define GRACE_MS 15000 /* from killing a child to the referee's report of it */
@@ -21,14 +21,14 @@ enum phase {
     PHASE_NONE,     /* there is no job */
     PHASE_ACQUIRE,  /* it waits for children */
     PHASE_ASKED,    /* the referee owes a report */
-    PHASE_ANSWERED, /* the owner says what is next */
+    PHASE_ANSWERED, /* the owner decides what is next */
     PHASE_QUIET,    /* a stage waits until no child disturbs it */
     PHASE_REOPEN,   /* it waits until its candidate has ended, for another one */
     PHASE_CLOSE,    /* it waits until its candidate has ended and the referee owes nothing */
     PHASE_N
 };
 
-/* What one job is. All zero where there is none. */
+/* The state of one job. All zero if there is none. */
 struct work {
     bool is_registration;
     bool is_opened;     /* the referee knows the job */
@@ -50,7 +50,7 @@ struct work {
     void *arg;
 };
 
-/* What the referee was asked last. */
+/* The last request to the referee. */
 struct asked {
     bool is_due;                  /* it owes a report */
     int strikes;                  /* how often a deadline passed */
@@ -83,7 +83,7 @@ static void finish(struct job *j);
 #define TO(phase) (1U << (phase))
 
 static const struct {
-    void (*pump)(struct job *j); /* what can be done now; NULL: the phase waits for somebody's call */
+    void (*pump)(struct job *j); /* does what can be done now; NULL: the phase waits for a call */
     unsigned next;
 } phases[] = {
     [PHASE_NONE] = { NULL, TO(PHASE_ACQUIRE) },
@@ -417,7 +417,7 @@ job_close(struct job *j)
             let_go(j);
     } else if (j->work.candidate)
         child_kill(gpu_child_process(j->work.candidate));
-    if (j->asked.is_due) /* the report of what was killed is still to come, and is nobody's any more */
+    if (j->asked.is_due) /* the report on the killed child is still to come, and is ignored */
         uv_timer_start(&j->timer, timer_cb, GRACE_MS, 0);
 }
 
@@ -451,14 +451,14 @@ is_drift(const struct stage_report *report)
     return report->is_reference && blamed && strcmp(blamed, "NotTheCandidate") == 0;
 }
 
-/* What the referee had found of a candidate stays found: to be slow as well is no way out. */
+/* A finding of the referee stands: that the candidate is slow as well does not excuse it. */
 static bool
 is_conviction(const struct stage_report *report)
 {
     return report->outcome == REPORT_FAIL && class_info(report->class_)->is_cheat;
 }
 
-/* What else comes after the limit is a timeout, whatever it says. */
+/* Any other report after the limit is a timeout. */
 static void
 judge_report(const struct job *j, struct stage_report *report)
 {
@@ -578,7 +578,7 @@ job_lose(struct job *j, const char *why, bool is_others)
     if (job_is_none(j))
         return;
     struct work w = take_work(j);
-    tell_closed(&w, why, is_others || !w.is_opened); /* what has not begun took nothing down */
+    tell_closed(&w, why, is_others || !w.is_opened); /* a job that has not begun did not end the worker */
 }
 
 /* --- looking --- */

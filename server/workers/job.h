@@ -27,7 +27,7 @@ struct job_closing {
     bool is_others;              /* then: for a process of an earlier job, or killed, and not by us */
     const char *why;             /* then: how */
     const struct child_end *end; /* NULL: there never was one, or it was not waited for */
-    const struct buffer *output; /* what it printed, all its processes together */
+    const struct buffer *output; /* the output of all its processes */
     int64_t output_lost;         /* bytes beyond the limit */
 };
 
@@ -53,7 +53,7 @@ int job_new(uv_loop_t *loop, const struct config *config, struct referee *refere
 void job_free(struct job *j); /* there is none; NULL is fine */
 
 bool job_is_none(const struct job *j);
-/* What the device_worker_… functions of the same names say. There must be none. */
+/* As the device_worker_… functions of the same names. There must be no job. */
 void job_open(struct job *j, const struct job_submission *s, const struct job_ops *ops, void *arg);
 void job_register(struct job *j, const struct job_registration *r, job_registered_cb *cb, void *arg);
 void job_stage(struct job *j, const char *stage, int64_t limit_ms);
@@ -67,16 +67,16 @@ void job_lose(struct job *j, const char *why, bool is_others);
 void job_pump(struct job *j);
 /* A child has ended, and is freed afterwards. True: it was the job's own. */
 bool job_child_ended(struct job *j, const struct gpu_child *c);
-/* The referee has answered. What is not the job's is ignored. */
+/* A report of the referee. One that is not the job's is ignored. */
 void job_reported(struct job *j, const char *id, struct stage_report *report);
 /* spec NULL: it was refused, for error (both borrowed). */
 void job_registered(struct job *j, const char *id, const struct buffer *spec, json_t *error);
 
-/* Children may be made meanwhile: nothing is timed, and nobody is to be alone. */
+/* Children may be made meanwhile: nothing is timed, and no submission is to be judged alone. */
 bool job_allows_making(const struct job *j);
-int64_t job_wants_children(const struct job *j); /* so many more than the pool has */
+int64_t job_wants_children(const struct job *j); /* how many more than the pool has */
 double job_waited_s(const struct job *j);        /* for children, since the start */
 int64_t job_reference_hits(const struct job *j); /* references found loaded, since the start */
-int64_t job_drifts(const struct job *j); /* how often a timing found the device off, since the start */
+int64_t job_drifts(const struct job *j); /* timings that found the device off its norm, since the start */
 
 #endif

@@ -5,9 +5,9 @@
 #include <string.h>
 
 /*
- * The norm does not follow the times: a GPU that gets one hundredth slower each day is to be seen. Nor is it the least
- * ever seen, which one wrong reading would spoil for good. It is the median of the first few, and what is much faster
- * than it shows that these were taken of a slow GPU.
+ * The norm does not follow the times: a GPU that becomes one hundredth slower each day is to be detected. Nor is it the
+ * minimum, which one wrong reading would spoil for good. It is the median of the first few, and a time far below it
+ * shows that these were measured on a slow GPU.
  */
 
 static int

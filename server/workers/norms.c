@@ -11,7 +11,7 @@
 
 #define TEXT_SIZE 96
 
-/* There are as many as GPUs and drivers were seen: few. */
+/* One for each GPU and driver seen: few. */
 struct entry {
     struct entry *prev, *next;
     char gpu[TEXT_SIZE], driver[TEXT_SIZE], kind[TEXT_SIZE];

@@ -26,9 +26,9 @@ struct norms;
 int norms_new(norms_cb *keep, void *arg, struct norms **out, struct error *err);
 void norms_free(struct norms *all); /* NULL is fine */
 
-/* What was kept comes back; key and n are copied. 0 or ERR_NOMEM. */
+/* Restores a stored norm; key and n are copied. 0 or ERR_NOMEM. */
 int norms_add(struct norms *all, const struct norm_key *key, const struct norm *n, struct error *err);
-/* View; NULL: nothing is known of it. */
+/* View; NULL: there is none. */
 const struct norm *norms_find(const struct norms *all, const struct norm_key *key);
 /* norm_note() for key, which is copied; then it is kept where it has changed. */
 enum norm_finding norms_note(struct norms *all, const struct norm_key *key, int64_t now_ms, int64_t ns,

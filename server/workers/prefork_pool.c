@@ -9,13 +9,13 @@
 #include "common/log.h"
 
 /*
- * Theory of operation. A child receives its request whenever it comes, so one that was made early differs from one that
- * was made late only in the wait. Making one takes from some ten milliseconds to seconds, and requests come one after
- * the other or in bunches, so a few are enough and their number is fixed.
+ * Theory of operation. A child can receive its request at any time, so early making changes only the wait. Making one
+ * takes from some ten milliseconds to seconds, and requests come one after the other or in bunches, so a few children
+ * are enough and their number is fixed.
  *
- * A child of a CPU stage may be asked as soon as its zygote was. One with ops is known to somebody else once it was
- * spawned, and makes itself ready; until it is taken the pool says there what becomes of it. One that is lost, or cannot
- * be made, stops the making for a while, which doubles until one is ready again.
+ * A child of a CPU stage may get a request as soon as its zygote was asked for it. A child with ops is announced
+ * through them once it was spawned, and makes itself ready; until it is taken the pool reports its end there. After one
+ * that is lost, or cannot be made, none is made for a delay, which doubles until one is ready again.
  */
 
 enum state { FORKING, WARMING, READY, ENDING };

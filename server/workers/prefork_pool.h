@@ -1,6 +1,6 @@
 /*
- * prefork_pool.h - children of one role that were forked and confined before anybody needs them, so that neither is
- * waited for. Each serves one owner, as any child. Loop thread only.
+ * prefork_pool.h - children of one role that were forked and confined before they are needed, so that no request waits
+ * for either. Each serves one owner, as any child. Loop thread only.
  */
 #ifndef WORKERS_PREFORK_POOL_H
 #define WORKERS_PREFORK_POOL_H
@@ -22,13 +22,13 @@ struct prefork_pool;
 struct prefork_ops {
     bool (*spawned)(void *arg, struct child *c); /* it makes itself ready; false: it cannot, and is killed */
     void (*forget)(void *arg, const struct child *c); /* after spawned(): it is gone */
-    void (*lost)(void *arg, const struct child *c);   /* it ended though nobody had it */
+    void (*lost)(void *arg, const struct child *c);   /* it ended before it was taken */
     void (*changed)(void *arg);                       /* call prefork_pool_fill() when it suits */
 };
 
 struct prefork_rules {
     int64_t most;    /* as many are kept; 0: none */
-    int making_max;  /* so many at a time; 0: any number */
+    int making_max;  /* how many at a time; 0: any number */
     int64_t warm_ms; /* from forking to ready */
     const struct prefork_ops
         *ops; /* a view; NULL: a child is ready once it was asked for, and the pool fills itself */
@@ -46,7 +46,7 @@ int prefork_pool_new(uv_loop_t *loop, const char *name, struct zygote *z, enum c
 void prefork_pool_free(struct prefork_pool *p);    /* there is none left; NULL is fine */
 void prefork_pool_abandon(struct prefork_pool *p); /* all of them are killed, and forgotten at once */
 
-/* Makes what is missing, and so many more, where the zygote is ready and no retry is pending. */
+/* Makes the missing children, and `more`, if the zygote is ready and no retry is pending. */
 void prefork_pool_fill(struct prefork_pool *p, int64_t more);
 /* The oldest that is ready, with ops and arg as child_new() takes them. NULL: none is ready. */
 struct child *prefork_pool_take(struct prefork_pool *p, const struct child_ops *ops, void *arg);
@@ -54,7 +54,7 @@ struct child *prefork_pool_take(struct prefork_pool *p, const struct child_ops *
 /* Of pools with ops: by a child's name. False: it is none of the pool's. */
 bool prefork_pool_became_ready(struct prefork_pool *p, const char *name);
 bool prefork_pool_end(struct prefork_pool *p, const char *name); /* forgotten already: kill it */
-/* While on, nobody hears that a child becomes ready, and none has a limit for it. */
+/* While on, children do not report that they are ready, and have no limit for it. */
 void prefork_pool_hold(struct prefork_pool *p, bool on);
 bool prefork_pool_is_forking(const struct prefork_pool *p); /* one is asked for, or ends */
 

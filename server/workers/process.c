@@ -10,13 +10,13 @@
 #include "common/log.h"
 
 /*
- * Theory of operation. One path leads down: whatever goes wrong (a broken
+ * Theory of operation. A process ends in one way: every failure (a broken
  * channel, no "ready" in time, a call of process_kill()) sends SIGKILL, and the
- * exit callback alone tears down and tells. The channel is closed with the kill,
- * since what a worker started ends when its channel does. A worker that has
- * closed its channel itself is most likely dying: it gets a moment, so that its
- * status tells what it died of. One that SIGKILL does not end (it hangs in a
- * driver) is left behind when the daemon stops.
+ * exit callback alone releases the process and reports its end. The channel is
+ * closed with the kill, since what a worker started ends when its channel does.
+ * A worker that has closed its channel itself is probably ending: it gets a
+ * moment, so that its status shows the cause. One that SIGKILL does not end (it
+ * hangs in a driver) is left behind when the daemon stops.
  */
 
 #define CHANNEL_FD 3
@@ -39,7 +39,7 @@ struct process {
     enum process_state state;
     bool is_stopping;
     bool is_killed;  /* by us, since its start */
-    bool was_killed; /* by somebody else, the last time */
+    bool was_killed; /* not by us, the last time */
     void (*stopped_cb)(void *arg);
     void *stopped_arg;
     uv_process_t *handle; /* freed in its own close callback */
@@ -161,7 +161,7 @@ exit_cb(uv_process_t *handle, int64_t status, int signal_number)
     gone(p);
 }
 
-/* It is on its way out, whoever sent it there. */
+/* It is ending, whether it was killed or not. */
 static void
 end(struct process *p, const char *why)
 {

@@ -50,7 +50,7 @@ make_memfds(struct channel_fd *fds, const char *const *bytes, const size_t *size
     return true;
 }
 
-/* False: there is no memory for the message's descriptors, and the referee goes. */
+/* False: there is no memory for the message's descriptors, and the referee is killed. */
 static bool
 can_send(struct referee *r, struct channel_fd *fds, const char *const *bytes, const size_t *sizes, size_t n)
 {

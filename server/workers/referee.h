@@ -42,7 +42,7 @@ void referee_stop(struct referee *r,
                   void (*stopped_cb)(void *arg)); /* as process_stop(), with the arg of its ops */
 void referee_kill(struct referee *r, const char *why);
 
-/* --- asking; what is asked while it is not ready is dropped --- */
+/* --- requests; one that is sent while it is not ready is dropped --- */
 
 /* Of jobs (job.h). Their texts are the owner's, and stay until the job has ended. */
 struct job_registration {
@@ -60,7 +60,7 @@ struct job_submission {
     size_t source_size, spec_size, reference_size;
     json_t *policy; /* borrowed; a job keeps a reference */
     uint64_t seed;
-    bool is_grouped;   /* others have this seed: what is right is kept for them */
+    bool is_grouped;   /* others have this seed: its expected outputs are kept for them */
     const char *cache; /* NULL: none */
     int images_fd;     /* its plan with the images of its kernels; -1: it is judged live */
     /* Idle references and children that are not needed yet are ended first, and none is made. */

@@ -111,7 +111,10 @@ scratch_remove_now(const char *path, struct error *err)
 
 #define MADE_BY_MKDTEMP 6
 
-/* What a daemon makes in its root: a child's directory, a compile cache, and what was brought up from too deep. */
+/*
+ * The entries that a daemon makes in its root: a child's directory, a compile cache, and folders moved up from too
+ * deep.
+ */
 static bool
 is_made_here(const char *name)
 {
@@ -206,7 +209,7 @@ struct census {
 
 static int publish_directory(struct census *c, int fd, int depth);
 
-/* Whoever left it may have taken the rights to it away, which only root does not mind. Its processes are gone. */
+/* Its owner may have removed the permissions, which only root ignores. The owner's processes are gone. */
 static int
 open_entry(int parent, const char *name, int flags)
 {
@@ -286,7 +289,7 @@ scratch_publish_now(const char *from, const char *to, struct error *err)
     if (rename(from, to) != 0)
         return error_set(err, errno == ENOENT ? ERR_NOTFOUND : ERR_SYS, "move %s", from);
     if (lstat(to, &info) == 0 && !S_ISDIR(info.st_mode)) {
-        /* A file or a link in a cache's place is no cache, and no fault of ours. */
+        /* A file or a link in a cache's place is not a cache; the candidate made it. */
         if (unlink(to) != 0)
             return error_set(err, ERR_SYS, "remove %s", to);
         return error_set(err, ERR_NOTFOUND, "%s is no directory", from);

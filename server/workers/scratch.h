@@ -32,7 +32,7 @@ void scratch_remove(uv_loop_t *loop, const char *path);
 int scratch_remove_now(const char *path, struct error *err);
 
 /*
- * Move directory `from`, whose writer is dead, to `to`, and make it ours and
+ * Move directory `from`, whose writer has ended, to `to`, and make it ours,
  * readable by every uid but writable by none: links, special files and hard
  * links are dropped, and it is refused beyond SCRATCH_CACHE_BYTES or _ENTRIES.
  * Runs in libuv's pool; cb on the loop with 0, ERR_NOTFOUND (no such

@@ -19,10 +19,10 @@
 
 /*
  * Theory of operation. A child exists here from the request to fork it until
- * its zygote says that it was reaped (or until the zygote is gone, which takes
- * its children with it). Only then is its output read to the end, its user id
- * free again and its directory removed; so whoever follows under the same user
- * id meets nothing of it.
+ * its zygote reports that it was reaped (or until the zygote is gone, which
+ * ends its children). Only then is its output read to the end, its user id
+ * free again and its directory removed; so the next child under the same user
+ * id finds nothing of it.
  */
 
 #define START_LIMIT_MS 180000
@@ -51,7 +51,7 @@ struct zygote {
     struct child *children; /* by name */
     int64_t made;
     int by_role[CHILD_NROLES];
-    bool lacks_layers; /* that are required: nobody gets a child of it */
+    bool lacks_layers; /* that are required: no child of it is used */
 };
 
 struct child {
@@ -86,7 +86,7 @@ child_role_name(enum child_role role)
 
 /* --- output --- */
 
-/* Reads what is there. True: the end was reached, or nothing more will come. */
+/* Reads the available output. True: the end was reached, or nothing more will come. */
 static bool
 read_output(struct child *c, size_t most)
 {
@@ -175,7 +175,7 @@ child_abandon(struct child *c)
 
 /* --- ending --- */
 
-/* The kernel's own killer takes whoever holds most, which need not be whoever asked for too much. */
+/* The kernel's OOM killer ends the largest process, which need not be the one that asked for too much. */
 static void
 note_victim(struct child *c)
 {
@@ -501,9 +501,9 @@ has_pid_namespaces(const struct zygote *z)
 }
 
 /*
- * A child ends with its zygote, and with the child all that it started where it has a PID namespace. Where it has none
- * that is its process group, which nobody can leave (seccomp.c). The pidfd stands for that very group; an older kernel
- * takes only its number, which nobody else is given while anybody is in the group.
+ * A child ends with its zygote, and with the child all processes that it started if it has a PID namespace. If it has
+ * none, those are its process group, which no process can leave (seccomp.c). The pidfd stands for that very group; an
+ * older kernel takes only its number, which is not reused while a process is in the group.
  */
 static void
 kill_group(const struct child *c)
@@ -518,7 +518,7 @@ down_cb(void *arg, const char *why)
 {
     struct zygote *z = arg;
     struct child *c, *next;
-    bool outlives = !has_pid_namespaces(z); /* what a child started, the child */
+    bool outlives = !has_pid_namespaces(z); /* processes that a child started outlive the child */
 
     HASH_ITER(hh, z->children, c, next)
     {

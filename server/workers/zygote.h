@@ -59,7 +59,7 @@ struct child_end {
     bool is_lost;     /* its zygote died, or could not make it: our fault */
     bool is_others;   /* then: the zygote was killed, and not by us: nothing that was on it is to blame */
     bool was_limited; /* its deadline passed and it was killed for that */
-    bool was_killed;  /* we killed it, for whatever reason */
+    bool was_killed;  /* by us, for any reason */
     bool is_stuck;    /* and it did not end, for which its zygote was killed */
     int code;         /* exit status; -1: none */
     int signal;       /* 0: none */
@@ -89,7 +89,7 @@ void child_hand_over(struct child *c, const struct child_ops *ops, void *arg);
 void child_free(struct child *c);    /* NULL is fine */
 void child_abandon(struct child *c); /* kill it if it lives; it frees itself. NULL is fine. */
 void child_kill(struct child *c);
-void child_read(struct child *c); /* what it has written so far goes to its output now */
+void child_read(struct child *c); /* reads what it has written so far into its output */
 /* From now on it has limit_ms to end. Each call replaces the deadline before; 0: none. */
 void child_limit(struct child *c, int64_t limit_ms);
 /* To a stage child. As channel_send(). */
@@ -102,8 +102,8 @@ const char *child_scratch(const struct child *c);
 const struct child_end *child_end(const struct child *c); /* NULL while it lives */
 const struct buffer *child_output(const struct child *c); /* view */
 int64_t child_output_lost(const struct child *c);         /* bytes beyond the limit, not kept */
-void child_forget_output(struct child *c);                /* what it writes from now on is somebody else's */
-int child_take_channel(struct child *c); /* a run child's end for the referee, the caller's; once */
-int child_take_pidfd(struct child *c);   /* the caller's; -1 before it was spawned */
+void child_forget_output(struct child *c); /* what it writes from now on belongs to another owner */
+int child_take_channel(struct child *c);   /* a run child's end for the referee, the caller's; once */
+int child_take_pidfd(struct child *c);     /* the caller's; -1 before it was spawned */
 
 #endif
