@@ -45,7 +45,7 @@ adopt_read_group(struct store_reader *r, const char *id, struct adopted_group *o
     group_row_release(&row);
 }
 
-/* What its request said of the whole counts from when it came, and so does what is finished. */
+/* The request's settings for the group count from its arrival, and its finished submissions are counted. */
 static void
 restore_group(struct funnel *f, struct group *g, const struct adopted_group *from)
 {
@@ -56,7 +56,7 @@ restore_group(struct funnel *f, struct group *g, const struct adopted_group *fro
         group_add_correct(g);
 }
 
-/* Who followed it in the store waits for it here from now on. */
+/* Its followers in the store are followers of it here from now on. */
 static void
 end_following(struct funnel *f, struct submission *s)
 {

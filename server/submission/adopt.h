@@ -12,7 +12,7 @@ struct store_reader;
 struct submission;
 struct submission_row;
 
-/* What the store has of the group of one that is taken up. */
+/* The store's record of an adopted submission's group. */
 struct adopted_group {
     json_t *request; /* owned; NULL: it is not known */
     int64_t age_ms;
@@ -22,15 +22,15 @@ struct adopted_group {
 void adopt_read_group(struct store_reader *r, const char *id, struct adopted_group *out);
 
 /*
- * It is in the registry and in its group, who waits for it waits for it here, and it is queued nowhere yet. group may be
- * NULL, and is looked at where it is not known here. is_claimed: row has the number under which this node has it. NULL: no
+ * Adds it to the registry and to its group, with the waits for it; it is not queued yet. group may be NULL, and is read
+ * if the group is not known here. is_claimed: row has the number under which this node has claimed it. NULL: no
  * memory.
  */
 struct submission *adopt(struct funnel *f, const struct submission_row *row,
                          const struct adopted_group *group, bool is_claimed);
 /*
- * Whoever judged it went down each time, s->claim.attempts of them: it is not tried for ever, and ends once it is loaded.
- * It is queued nowhere; false: no memory.
+ * Its judging ended each of the s->claim.attempts daemons that tried, so it is not tried again: it ends once it is
+ * loaded. It is not queued; false: no memory.
  */
 bool adopt_give_up(struct submission *s);
 

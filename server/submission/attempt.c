@@ -52,7 +52,7 @@ read_request(struct attempt *j, struct error *err)
     return 0;
 }
 
-/* What is told of a request that cannot be read is as whole as any other verdict. */
+/* So that the verdict on a request that cannot be read has all members, too. */
 static void
 set_defaults(struct attempt *j)
 {

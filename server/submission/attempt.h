@@ -54,21 +54,21 @@ struct attempt {
     int passed;                /* last stage passed before anything failed; -1: none */
     int failed_stage;          /* of the first failure; -1: none. STAGE_EXTRACT: before the first stage */
     enum verdict_class class_; /* of the first failure; CLASS_NONE: none */
-    char rule[RULE_SIZE];      /* what found the first failure, where a rule of ours did; "" otherwise */
+    char rule[RULE_SIZE];      /* the rule of ours that the first failure broke; "": none */
     json_t *error;             /* {"type","text","line"} of the first failure, or NULL */
     char text[1600];           /* of the first failure, in plain English */
-    char neighbour[ATTRIBUTION_SIZE]; /* what of it may be a neighbour's doing; "": nothing is known to be */
+    char neighbour[ATTRIBUTION_SIZE]; /* the part of it that a neighbour may have caused; "": none is known */
 
     json_t *flags;    /* array of strings */
     json_t *kernels;  /* names of the jitted functions, from the syntax tree */
-    json_t *compiled; /* what `inspect` found */
-    json_t *claim;    /* what the compile child said */
+    json_t *compiled; /* the findings of `inspect` */
+    json_t *claim;    /* the report of the compile child */
     char *generality;
     json_t *tiny, *full, *timing; /* the referee's details */
     json_t *env;                  /* versions and GPU of the workers that judged it */
-    json_t *baseline;             /* of torch.compile, as it is told; NULL: none was made */
+    json_t *baseline;             /* of torch.compile, as it is reported; NULL: none was made */
 
-    stage_ended_cb *ended; /* the driver: what a stage reports */
+    stage_ended_cb *ended; /* the driver: receives the end of a stage */
     enum { STEP_AST, STEP_COMPILE, STEP_PUBLISH, STEP_INSPECT, STEP_BUILD } step;
     struct child *child;
     json_t *result;                /* of the child */
@@ -80,7 +80,7 @@ struct attempt {
     bool is_live;     /* no plan could be made of it: no speed is credited */
     json_t *untraced; /* then: {"type","text","line"} of why, or NULL */
     json_t *plan;     /* else: what it comes to, for the verdict; NULL: there is none */
-    bool is_carried;  /* the stages without a device were passed on another node, in so many milliseconds */
+    bool is_carried;  /* the stages without a device were passed on another node, in these milliseconds */
     double carried_ms[STAGE_COMPILE + 1];
     int carried_done, carried_of; /* progress in `compile` */
     struct device_worker *device_worker;
@@ -88,7 +88,7 @@ struct attempt {
     bool is_parking;   /* the same, and it will wait for its group */
     bool is_comparing; /* its own verdict is clear, and the device worker times the compiled reference */
     bool is_reference_lost;
-    char reference_error[512]; /* what the reference said when it was lost */
+    char reference_error[512]; /* the reference's message when it was lost */
     struct buffer log;
     int64_t log_lost;
 };
@@ -110,9 +110,9 @@ void attempt_fail(struct attempt *j, int stage, enum verdict_class class_, json_
 bool attempt_is_uncredited(const struct attempt *j);
 /* Whether the policy lets the next stage follow on the one that was just decided. */
 bool attempt_goes_on(const struct attempt *j);
-/* What is known of where it is judged. versions: borrowed, an object or NULL. */
+/* Notes the environment of the judging. versions: borrowed, an object or NULL. */
 void attempt_note_env(struct attempt *j, json_t *versions);
-/* Adds those that it has not. flags: borrowed, an array of strings or NULL. */
+/* Adds the flags that it does not have. flags: borrowed, an array of strings or NULL. */
 void attempt_add_flags(struct attempt *j, json_t *flags);
 void attempt_add_flag(struct attempt *j, const char *name);
 /* Adds what one of its processes printed to its log, of which limit bytes are kept; lost: bytes not in output. */

@@ -28,10 +28,13 @@
  */
 static const char short_of_memory[] = "the machine had not as much memory left as it may have";
 
-/* A launch, a module or a context's stack takes less: with so much of the device's memory free it was not for want. */
+/*
+ * A launch, a module or a context's stack takes less: with this much free device memory, lack of memory was not the
+ * cause.
+ */
 #define GPU_SPARE (256LL << 20)
 
-/* After the failure of this stage: what of it may be a neighbour's. Only the first failure counts. */
+/* After the failure of this stage: the part that a neighbour may have caused. Only the first failure counts. */
 static void
 suspect(struct attempt *j, const char *format, ...)
 {
@@ -75,7 +78,9 @@ attribution_end(struct submission *s, enum verdict_class class_, const struct ch
         suspect(s->attempt, "it was killed while the machine was out of memory");
 }
 
-/* Work on the device that was found to be its own; whose it is is said only where it was found twice, and alone. */
+/*
+ * Unattributed work on the device: it is attributed to the candidate only if it was found twice, the second time alone.
+ */
 static bool
 is_background(const struct attempt *j)
 {

@@ -20,13 +20,13 @@ void attribution_end(struct submission *s, enum verdict_class class_, const stru
 void attribution_report(struct submission *s, const struct stage_report *r, enum verdict_class class_);
 /* A child of a CPU stage said that it had no memory. */
 void attribution_said_oom(struct attempt *j);
-/* The reference failed by this report: that is no failure of the candidate's. */
+/* The reference failed by this report: that is not a failure of the candidate. */
 void attribution_reference(struct attempt *j, const struct stage_report *r);
-/* Whether its class is one that somebody else may bring about. */
+/* Whether a neighbour may cause its class. */
 bool attribution_may_be_theirs(const struct attempt *j);
-/* True: what is in doubt does not count, and the next time it is judged alone. */
+/* True: the doubtful failure does not count, and it is judged once more, alone. */
 bool attribution_promises_rerun(struct submission *s, enum verdict_class class_, int stage);
-/* Not judged again: what nobody may be convicted of for its being found once becomes `infra`. */
+/* It is not judged again: a failure that needs a second finding to be attributed becomes `infra`. */
 void attribution_excuse(struct submission *s);
 
 #endif

@@ -9,10 +9,10 @@
 #include "server/submission/request.h"
 
 /*
- * A bundle is one JSON document with all that a verdict depended on but the
- * machine: whoever has it can ask another daemon whether it comes to the same
- * verdict. Its parts are the bodies of other calls: "task" registers the task,
- * "request" is what the store keeps of how the candidate is to be judged.
+ * A bundle is one JSON document with everything that a verdict depended on but
+ * the machine: with it another daemon can be asked for a verdict to compare.
+ * Its parts are the bodies of other calls: "task" registers the task,
+ * "request" is the stored settings of how the candidate is to be judged.
  */
 
 static json_t *

@@ -22,8 +22,8 @@
 #include "server/submission/submission.h"
 
 /*
- * Ending what is not finished, one submission or what is left of a group: who waits is concluded at once, who runs has
- * its processes ended first (submission_stop()).
+ * Cancels what is not finished, one submission or the rest of a group: a waiting submission is concluded at once, the
+ * processes of a running one are ended first (submission_stop()).
  */
 
 static int
@@ -53,8 +53,8 @@ cancel_one(struct submission *s, struct error *err)
 }
 
 /*
- * Those that were queued. Their verdicts say much the same, but hundreds of them take longer than the loop may
- * be away, so they are made beside it. Nobody touches what has ended and is not stored yet.
+ * Those that were queued. Their verdicts are much alike, but hundreds of them take longer than the loop may block, so
+ * they are made in libuv's pool. Nothing else changes a submission that has ended and is not stored yet.
  */
 struct batch {
     uv_work_t work;
@@ -72,7 +72,7 @@ fill_work_cb(uv_work_t *work)
 
     for (int i = 0; i < b->n; i++) {
         struct attempt *j = b->all[i]->attempt;
-        attempt_read_row(j, &b->rows[i], NULL); /* of one that cannot be read as much is told as is known */
+        attempt_read_row(j, &b->rows[i], NULL); /* a row that cannot be read leaves its known members */
         j->task.name = b->task_name ? strdup(b->task_name) : NULL;
         submission_fill_cancelled(b->all[i]);
     }
@@ -84,7 +84,7 @@ filled_cb(uv_work_t *work, int status)
     struct batch *b = work->data;
     struct funnel *f = b->funnel;
 
-    (void)status; /* nobody takes it out of the pool */
+    (void)status; /* the work is never cancelled */
     for (int i = 0; i < b->n; i++)
         submission_concluded(b->all[i]);
     free(b->task_name);
@@ -178,8 +178,8 @@ cancel_elsewhere(struct funnel *f, const char *id, enum cancel_reason why, struc
 }
 
 /*
- * It waits in the store, for nobody or in another's queue: taken in, it ends with the batch, unless somebody claims it
- * first and is told then (others_take()).
+ * It waits in the store, unclaimed or in another node's queue: it is adopted and ends with the batch, unless a node
+ * claims it first and is notified then (others_take()).
  */
 static void
 add_waiting(struct batch *b, const struct submission_row *row)
@@ -233,7 +233,7 @@ cancel_rows(struct funnel *f, const struct seen *seen, enum cancel_reason why, s
     for (int i = 0; i < n; i++) {
         struct submission *s = found[i];
         enum cancel_reason before = s->cancel_reason;
-        s->cancel_reason = why; /* told in what cancel_one() writes */
+        s->cancel_reason = why; /* used in the verdict of cancel_one() */
         if (cancel_one(s, NULL) == 0)
             cancelled++;
         else
@@ -275,7 +275,9 @@ read_rest_cb(void *arg, struct store_reader *r)
                               : seen_read(r, rest->id, &rest->seen, &rest->err);
 }
 
-/* Who has ended, or was chosen, since the reading began is not touched: cancel_rows() looks at each as it is now. */
+/*
+ * A submission that has ended, or was chosen, since the read began is skipped: cancel_rows() checks the present state.
+ */
 static void
 rest_read_cb(void *arg)
 {

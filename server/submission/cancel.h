@@ -7,12 +7,12 @@
 struct funnel;
 
 /*
- * Cancels what has not ended once the store has told who belongs to it, on a later turn; where the group is decided, but for
- * those that are right and wait to be timed or are timed.
+ * Cancels the unfinished submissions of the group once the store has returned its members, on a later turn; in a
+ * decided group not those that are correct and wait to be timed or are timed.
  */
 void group_cancel_rest(struct funnel *f, const char *id, enum cancel_reason why);
 
-/* Whoever has it finds that in the store, and calls cancel_ordered(). 0, ERR_UNAVAILABLE or ERR_NOMEM. */
+/* The node that owns it finds the request in the store, and calls cancel_ordered(). 0, ERR_UNAVAILABLE or ERR_NOMEM. */
 int cancel_elsewhere(struct funnel *f, const char *id, enum cancel_reason why, struct error *err);
 
 /* A reason as the store keeps it (store_cancel()), and what was found there: the submission, if it is here, is cancelled. */

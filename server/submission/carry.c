@@ -22,10 +22,11 @@
 #include "server/workers/channel.h"
 
 /*
- * Theory of operation. What `ast` and `compile` found of a candidate with a plan is a document of a few kilobytes, and the
- * plan with its kernels' images: both are kept beside the job until it ends. They are taken over only where the same harness
- * with the same packages would have compiled for the same target. All else goes without them and is compiled again: what is
- * judged live (its files are a directory), what failed under a policy that goes on, and what is larger than CARRY_MAX.
+ * Theory of operation. The results of `ast` and `compile` for a candidate with a plan are a document of a few
+ * kilobytes, and the plan with its kernels' images: both are stored with the job until it ends. They are used only
+ * where the same harness with the same packages would have compiled for the same target. Other submissions are handed
+ * on without them and compiled again: those judged live (their files are a directory), those that failed under a policy
+ * that goes on, and those larger than CARRY_MAX.
  */
 
 #define CARRY_MAX (4 << 20) /* bytes of images and captured output */

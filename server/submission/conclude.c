@@ -27,8 +27,9 @@
 #include "server/verdict/verdict.h"
 
 /*
- * The last of a submission: its verdict is made and written, and once that is durable the submission ends (ended.c). What
- * the store would not take, or what there was no memory for, is tried again. Or it goes back into the queue.
+ * The last steps of a submission: its verdict is made and written, and once that is durable the submission ends
+ * (ended.c). A write that the store refused, or that lacked memory, is repeated. Or the submission goes back into the
+ * queue.
  */
 
 #define RECORD_RETRY_MS 1000
@@ -117,7 +118,7 @@ record(struct submission *s)
         recorded_cb(s, err.code, &err);
 }
 
-/* What the end of it needs of its verdict. */
+/* The parts of its verdict that its end needs. */
 static void
 note_verdict(struct submission *s, json_t *verdict)
 {
@@ -135,7 +136,7 @@ seconds_taken(const struct submission_row *row)
     return (double)(row->finished_ms - row->created_ms) / 1000;
 }
 
-/* What the row of a finished submission says; verdict: given, as it is in the row. False: there was no memory for it. */
+/* The row of a finished submission; verdict: given, as it is in the row. False: there was no memory for it. */
 static bool
 fill_row(struct submission *s, json_t **verdict)
 {
@@ -170,7 +171,7 @@ submission_fill_cancelled(struct submission *s)
         attempt_release_documents(s->attempt);
 }
 
-/* Its verdict is made, counted and written; where there is no memory for it, in a second. */
+/* Its verdict is made, counted and written; repeated in a second if there is no memory. */
 static void
 settle(struct submission *s)
 {

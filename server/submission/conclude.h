@@ -12,13 +12,13 @@ struct funnel;
 struct submission;
 struct submission_row;
 
-/* Its verdict is clear and its processes are gone: write it, then tell those who wait. */
+/* Its verdict is clear and its processes are gone: write it, then notify the waiting clients. */
 void submission_conclude(struct submission *s, enum event event);
 /*
- * The same in three steps, for many that waited: submission_move(), then this in any thread, while nobody touches s, which
- * has what attempt_read_row() gave it, then submission_concluded().
+ * The same in three steps, for many that waited: submission_move(), then this in any thread while no other thread uses
+ * s, which has the results of attempt_read_row(), then submission_concluded().
  */
-void submission_fill_cancelled(struct submission *s); /* what of the attempt is not needed any more goes */
+void submission_fill_cancelled(struct submission *s); /* frees what the attempt no longer needs */
 void submission_concluded(struct submission *s);
 /*
  * The same with the verdict that another got: verdict is the document as it is for this one. s has what
@@ -29,7 +29,7 @@ int submission_conclude_as(struct submission *s, const struct submission_row *fr
 void submission_return(struct submission *s, bool gives_back);
 /* Of one that is queued, and was claimed all the same: it waits in the store for any node. */
 void submission_release(struct submission *s);
-/* What could not be done for now, a verdict stored or a submission begun, is tried again in a second. */
+/* A verdict that could not be stored or a submission that could not begin is tried again in a second. */
 void submission_try_later(struct funnel *f);
 
 /* Ready, and not among those that its group times: ends it. */

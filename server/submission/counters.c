@@ -40,7 +40,7 @@ struct counters {
     double service_s;
 };
 
-/* Where each is shown: in an object of counters_json(), or beside those. */
+/* The place of each: in an object of counters_json(), or at its top level. */
 static const struct {
     const char *in, *name;
 } shown[] = {
@@ -200,7 +200,7 @@ counters_reject(struct counters *c, enum verdict_class class_, const char *rule)
     while (i < c->n_rejections &&
            (c->rejections[i].class_ != class_ || strcmp(c->rejections[i].rule, rule) != 0))
         i++;
-    if (i == ARRAY_LEN(c->rejections)) /* what is beyond the table is seen in its class alone */
+    if (i == ARRAY_LEN(c->rejections)) /* reasons beyond the table are counted by class alone */
         return;
     struct rejection_count *r = &c->rejections[i];
     if (i == c->n_rejections) {

@@ -1,6 +1,6 @@
 /*
  * counters.h - what was counted since the daemon started: stages, verdicts, reused verdicts, reruns, seconds of devices.
- * Whoever makes something happen counts it here, once; nothing is decided by a count. Loop thread only.
+ * The code that makes an event happen counts it, once; no decision depends on a count. Loop thread only.
  */
 #ifndef SUBMISSION_COUNTERS_H
 #define SUBMISSION_COUNTERS_H
@@ -56,7 +56,7 @@ enum count {
     COUNT_N
 };
 void counters_count(struct counters *c, enum count what);
-/* What a verdict made here is worth; speedup NAN: it was not timed. */
+/* The reward of a verdict made here; speedup NAN: it was not timed. */
 void counters_add_reward(struct counters *c, double reward, double speedup);
 /*
  * A submission has its verdict, took_s after it was accepted. class_: CLASS_NONE where it was cancelled. is_shared: the
@@ -68,7 +68,7 @@ void counters_reject(struct counters *c, enum verdict_class class_, const char *
 /* Smoothed seconds from one verdict to the next while there is work; 0: not known. */
 double counters_service_s(const struct counters *c);
 
-/* A verdict was reused that took so many seconds of a device when it was made. */
+/* A verdict was reused that took this many seconds of a device when it was made. */
 void counters_save_by_reuse(struct counters *c, double seconds);
 
 /* --- showing --- */

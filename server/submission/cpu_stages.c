@@ -24,19 +24,19 @@
 
 /*
  * The two stages that need no device, each in children of a zygote that serve one submission: `ast`, whose child only
- * reads the source; then `compile`, first a child that runs the candidate's module and is believed nothing but its error
- * texts. Where candidates are judged by their plan, that child traces the module, and a second one checks the plan and
- * compiles its kernels from the source's text (`build`). Else, and where either says that this cannot be done, a child
- * compiles what the module launches, and another looks at what it left on disk (`inspect`).
+ * reads the source; then `compile`, first a child that runs the candidate's module, of which only error texts are
+ * believed. Where candidates are judged by their plan, that child traces the module, and a second one checks the plan
+ * and compiles its kernels from the source's text (`build`). Else, and where either reports that this cannot be done, a
+ * child compiles what the module launches, and another inspects the files that it left (`inspect`).
  */
 
-/* Bytes of a plan (server/harness/shared/plan.py) and of one with its images (executor/archive.py): more is none. */
+/* Largest size of a plan (server/harness/shared/plan.py) and of one with its images (executor/archive.py), in bytes. */
 #define PLAN_MAX (16LL << 20)
 #define IMAGES_MAX (1LL << 30)
 
 /* --- their children --- */
 
-/* A memfd of at most so many bytes: it is held for as long as the submission is, whatever became of its sender. */
+/* A memfd of at most `most` bytes: it is kept for as long as the submission, also after its sender has ended. */
 static int
 take_memfd(struct message *m, const char *name, off_t most)
 {
@@ -76,7 +76,7 @@ drop_child(struct attempt *j)
     json_decref(ptr_take(&j->result));
 }
 
-/* Nobody else was on the worker that went down, and the candidate's code ran there: `ast` and `inspect` only read. */
+/* The worker that ended had no other submission, and ran the candidate's code: `ast` and `inspect` only read. */
 static bool
 is_suspect(const struct submission *s)
 {
@@ -134,7 +134,7 @@ child_ended_cb(void *arg, struct child *c)
     if (j->step == STEP_AST || j->step == STEP_COMPILE)
         attempt_take_output(j, child_output(c), child_output_lost(c), s->funnel->config->output_limit_bytes);
     report(s, after_child(s, &end));
-    prefork_pool_fill(pool, 0); /* after the answer: whoever was taken has the cores first */
+    prefork_pool_fill(pool, 0); /* after the report: a child that this starts has the cores first */
 }
 
 static const struct child_ops child_ops = { .message = child_message_cb, .ended = child_ended_cb };
@@ -470,7 +470,7 @@ has_flag(json_t *flags, const char *name)
 static struct stage_end
 decide_compile(struct submission *s)
 {
-    /* A claim: it may set no flag of another stage's, and none that nobody knows. */
+    /* It is a claim of the child: it may set these flags alone, and none of another stage. */
     static const char *const claimed[] = { "compile_deferred", "no_launch", "autotune_bounded",
                                            "launcher_not_built", NULL };
     struct attempt *j = s->attempt;

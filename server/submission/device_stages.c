@@ -194,7 +194,9 @@ report_cb(void *arg, const struct stage_report *r)
         report(s, strcmp(r->stage, "open") == 0 ? opened(s, r) : judged(s, r));
 }
 
-/* What the referee took for the candidate's crash may have been the end of its zygote, which takes its children along. */
+/*
+ * A crash of the candidate that the referee reported may have been the end of its zygote, which ends its children, too.
+ */
 static bool
 went_with_worker(const struct attempt *j, const struct job_closing *c)
 {
@@ -240,7 +242,7 @@ closed_cb(void *arg, const struct job_closing *c)
     j->device_worker = NULL;
     release_device(s);
     attempt_take_output(j, c->output, c->output_lost, s->funnel->config->output_limit_bytes);
-    /* Whatever became of the compiled reference, the candidate's own verdict stands. */
+    /* The candidate's own verdict stands, also when the compiled reference failed. */
     if (j->is_comparing && !j->is_finishing && !submission_is_stopped(s)) {
         baseline_lost(s, c->is_lost ? c->why : "the device let go of it");
         j->is_finishing = true;

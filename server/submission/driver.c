@@ -38,11 +38,11 @@
 #include "server/workers/zygote.h"
 
 /*
- * The story of one submission, read top down: begun, taken from stage to stage (the two of the CPU, then those on a
- * device), and ended. A stage reports its end here; story.c says what follows, and go_on() does that.
+ * The course of one submission, read top down: begun, moved from stage to stage (the two of the CPU, then those on a
+ * device), and ended. A stage reports its end here; story.c decides what follows, and go_on() does that.
  *
- * What goes wrong is either the candidate's, and then the stage has named a class; or ours, and then the attempt is made
- * again. Whatever ends a submission here is the last thing that is done with it in that turn of the loop.
+ * A failure is either the candidate's, and then the stage has named a class; or ours, and then the attempt is repeated.
+ * A call that ends a submission here is the last one that uses it in that turn of the loop.
  */
 
 static void stage_ended(struct submission *s, const struct stage_end *end);
@@ -56,9 +56,9 @@ sizes_judge(const struct attempt *j)
     return strcmp(j->policy.shapes, "require") == 0;
 }
 
-/* What the store has of one that was claimed, read on a thread of the store. */
+/* The stored data of a claimed submission, read on a thread of the store. */
 struct loading {
-    struct submission *submission; /* it is being claimed still, and so stays */
+    struct submission *submission; /* it is not freed while it is being claimed */
     char id[ID_SIZE];
     struct submission_row row;
     struct task_row task;
@@ -93,7 +93,7 @@ loading_free(struct loading *l)
     free(l);
 }
 
-/* Moves what was read into the attempt, which is told with it also on failure. */
+/* Moves the data into the attempt, which needs them for its verdict also after a failure. */
 static int
 take_loaded(struct loading *l, struct error *err)
 {
@@ -128,7 +128,7 @@ note_wait(struct submission *s, enum stage stage, int64_t now_ns)
     counters_wait(s->funnel->counters, stage, wait_ms);
 }
 
-/* The store has agreed that it is ours, and has told what it is. */
+/* The store has granted the claim, and returned the data. */
 static void
 begin_claimed(struct submission *s, struct loading *l)
 {
@@ -188,7 +188,7 @@ loaded_cb(void *arg)
     pending_end_write(f->pending);
 }
 
-/* It is read before it is begun: who cancels it meanwhile, or drains, finds it as it was while the store was asked for it. */
+/* It is read before it begins: a cancellation or a drain meanwhile finds it in the state before the store was asked. */
 static void
 load(struct submission *s)
 {
@@ -217,7 +217,7 @@ claimed_cb(void *arg, int code, const struct error *err)
 {
     struct submission *s = arg;
     struct funnel *f = s->funnel;
-    /* What was taken from the store while its claim was under way: the claim was refused for that alone. */
+    /* It was claimed by another write at the same time: this claim was refused for that alone. */
     if (code == ERR_CONFLICT && s->is_claimed)
         code = 0;
     s->is_claimed = s->is_claimed && code != 0;
@@ -314,7 +314,7 @@ wait_for_device(struct submission *s)
         carry_hand_on(s);
         return;
     }
-    /* No device is given to anybody any more. */
+    /* No device is assigned any more. */
     if (pending_is_draining(f->pending)) {
         submission_return(s, true);
         return;
@@ -337,7 +337,7 @@ leave_device(struct submission *s)
     json_array_foreach(json_object_get(j->full, "cases"), i, item)
     {
         json_t *took = json_object_get(item, "call_ms");
-        /* fmin() leaves a NAN for a number. Whose speed is not credited takes nobody's place. */
+        /* fmin() ignores a NAN. A submission whose speed is not credited takes no place among the fastest. */
         if (json_is_number(took) && json_number_value(took) > 0 && !attempt_is_uncredited(j))
             s->member.rough_ms = fmin(s->member.rough_ms, json_number_value(took));
     }
@@ -416,7 +416,7 @@ conclude_lost(struct submission *s, bool is_sole, const char *why)
     struct attempt *j = s->attempt;
     int stage = j->stage < 0 ? STAGE_AST : j->stage;
 
-    /* It was alone on its worker this time, and each time but one, when nobody could tell whose doing it was. */
+    /* It was alone on its worker this time, and each time but one, when the cause could not be attributed. */
     if (is_sole && s->sole_losses >= s->losses - 1)
         attempt_fail(j, stage, CLASS_CRASH, NULL, "It took its worker down %d times; the last time: %s.",
                      s->losses, why);

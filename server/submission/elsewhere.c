@@ -211,7 +211,7 @@ look_at_group(struct look *look, struct store_reader *r, struct error *err)
         look->code = rc;
 }
 
-/* Whose it is, of one that nobody knew before. */
+/* Reads the owner of a submission that was not known before. */
 static void
 look_closer(struct look *look, struct store_reader *r, struct error *err)
 {

@@ -1,6 +1,6 @@
 /*
- * elsewhere.h - submissions that are not finished and that this daemon does not have: another node judges them, or they
- * wait in the store. Whoever waits for one here is told of its end, for which the store is asked a few times a second.
+ * elsewhere.h - unfinished submissions that this daemon does not have: another node judges them, or they wait in the
+ * store. A client that waits for one here is notified of its end, for which the store is polled a few times a second.
  * Loop thread only.
  */
 #ifndef SUBMISSION_ELSEWHERE_H
@@ -31,7 +31,7 @@ struct elsewhere_entry {
     struct group *group;    /* that counts it among those that are not finished; NULL: none does */
     struct client *owner; /* it was accepted here and counts as its client's that waits; NULL: it does not */
     struct funnel_wait *waits; /* head of a list that is the caller's */
-    bool is_known;             /* it is a submission, and the fields above say whose */
+    bool is_known;             /* it is a submission, and the fields above have its owner */
 };
 
 struct elsewhere_member {
@@ -50,7 +50,7 @@ struct elsewhere_news {
     const struct elsewhere_member *members;
     size_t n;
 };
-/* The entry is followed no more, and freed after the call. All is borrowed; what is in waits has to be taken over. */
+/* The entry is removed, and freed after the call. All is borrowed; the waits in `waits` have to be taken over. */
 typedef void elsewhere_cb(void *arg, struct elsewhere_entry *e, const struct elsewhere_news *news);
 
 /* store is borrowed. NULL: no memory. */
@@ -67,7 +67,7 @@ struct elsewhere_entry *elsewhere_find(struct elsewhere *e, const char *id); /* 
 /* It counts as accepted here from now on, until it is followed no more. */
 void elsewhere_own(struct elsewhere *e, struct elsewhere_entry *entry, struct client *owner);
 int64_t elsewhere_owned(const struct elsewhere *e); /* how many do */
-/* It is followed no more, and nobody is told: nobody waits for it by now. */
+/* It is removed without a notification: no client waits for it any more. */
 void elsewhere_remove(struct elsewhere *e, struct elsewhere_entry *entry);
 
 #endif

@@ -21,7 +21,7 @@
 
 /* --- counters; that a verdict was made is counted when it is made --- */
 
-/* What an early failure saved: the stages that it did not come to. */
+/* The work that an early failure saved: the stages that it did not reach. */
 static void
 count_spared(struct funnel *f, const struct attempt *j)
 {
@@ -111,9 +111,9 @@ static const struct {
     void (*consume)(struct submission *s);
     bool needs_verdict; /* nothing to it where the submission is another's by now */
 } consumers[] = {
-    { unregister, false },       /* first: whoever asks from now on is answered from the store */
-    { count, true },             /* before anybody is told, so that who is told finds it counted */
-    { tell_streams, true },      /* before its waiters, whose requests may end in the callback */
+    { unregister, false },  /* first: later requests are answered from the store */
+    { count, true },        /* before the notifications, so that a client that gets one finds it counted */
+    { tell_streams, true }, /* before its waiters, whose requests may end in the callback */
     { settle_followers, false }, /* single flight: the identical ones get its verdict, or are judged */
     { wake_waiters, false },     /* its own; those of its group are woken by leave_group */
     { leave_client, false },     /* its quota has room for another */
@@ -126,7 +126,7 @@ submission_ended(struct submission *s, bool is_durable)
 {
     struct attempt *j = s->attempt;
 
-    if (!is_durable) { /* whatever it came to is handed on to nobody */
+    if (!is_durable) { /* its result is not handed on */
         j->class_ = CLASS_INFRA;
         j->failed_stage = STAGE_AST;
         s->is_correct = false;

@@ -6,7 +6,7 @@
 
 struct submission;
 
-/* Its verdict is durable; or it is another's or gone, and what is known of it here goes. s is freed. */
+/* Its verdict is durable; or another node's, or the row is gone, and its state here is dropped. s is freed. */
 void submission_ended(struct submission *s, bool is_durable);
 
 #endif

@@ -16,8 +16,8 @@
 #include "server/workers/zygote.h"
 
 /*
- * What is said of a failure that is the candidate's: its class, one of those that may come in that stage, and one
- * sentence in plain English. By how a process ended, by what a child of a CPU stage said, or by the referee's report.
+ * The class and text of a candidate's failure: a class that is allowed in that stage, and one sentence in plain
+ * English. From the end of a process, from the report of a child of a CPU stage, or from the referee's report.
  */
 
 /* --- how a process ended --- */
@@ -38,7 +38,10 @@ crash_text(const struct child_end *end, char *out, size_t size)
         snprintf(out, size, "exited with status %d before answering", end->code);
 }
 
-/* It was killed for what it held, or by the kernel's own killer, which takes whoever holds most. NULL: neither. */
+/*
+ * The resource for whose use it was killed, also by the kernel's OOM killer, which ends the largest process. NULL:
+ * none.
+ */
 static const char *
 used_up(const struct funnel *f, const struct child_end *end)
 {
@@ -94,7 +97,7 @@ failure_refine(struct submission *s, const struct child_end *end)
         return;
     if (what) {
         j->class_ = r->class_ = CLASS_OOM;
-        j->neighbour[0] = '\0'; /* its own limit is nobody else's doing */
+        j->neighbour[0] = '\0'; /* a neighbour cannot cause the use of its own limit */
         snprintf(j->text, sizeof(j->text), "%s: the process used up %s and was killed.",
                  stage_name((enum stage)j->failed_stage), what);
         return;
@@ -173,7 +176,7 @@ failure_by_report(struct submission *s, const struct stage_report *r)
     enum verdict_class class_ = class_reported(r->class_, (enum stage)j->stage, CLASS_CRASH);
 
     if (class_ == CLASS_TIMEOUT) {
-        /* Where the daemon's own limit passed, what is told is the end that it made. */
+        /* If the daemon's own limit passed, the report is of the end that the daemon made. */
         const char *type = json_string_value(json_object_get(r->error, "type"));
         const char *text = json_string_value(json_object_get(r->error, "text"));
         if (type && strcmp(type, "timeout") == 0 && text && *text)

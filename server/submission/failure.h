@@ -1,6 +1,6 @@
 /*
- * failure.h - what is said of a failure that is the candidate's: its class, and one sentence. All but the first and the
- * last for a failure in the stage that it is in. Loop thread only.
+ * failure.h - the class and text of a candidate's failure. All functions but the first and the last are for a failure
+ * in the present stage. Loop thread only.
  */
 #ifndef SUBMISSION_FAILURE_H
 #define SUBMISSION_FAILURE_H

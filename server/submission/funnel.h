@@ -79,10 +79,13 @@ void funnel_replay(struct funnel *f, json_t *bundle, funnel_answer_cb *cb, void 
 bool funnel_has_room(const struct funnel *f, struct funnel_answer *answer);
 /* POST /v1/tasks: answered once the reference ran in a worker and the record is durable. */
 void funnel_add_task(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg);
-/* PATCH /v1/tasks/{id} with {"name"}: what the client (NULL: anybody) calls it. id is copied. Answered once durable. */
+/*
+ * PATCH /v1/tasks/{id} with {"name"}: the client's name for it (NULL: all clients'). id is copied. Answered once
+ * durable.
+ */
 void funnel_rename_task(struct funnel *f, const char *client, const char *id, json_t *body,
                         funnel_answer_cb *cb, void *arg);
-/* DELETE /v1/tasks/{id}: it goes with the last client that has a name for it. */
+/* DELETE /v1/tasks/{id}: the task is removed with the last client's name for it. */
 void funnel_remove_task(struct funnel *f, const char *client, const char *id, funnel_answer_cb *cb,
                         void *arg);
 
@@ -106,27 +109,28 @@ json_t *funnel_show_submission(struct funnel *f, const struct submission_row *ro
  */
 int bundle_read(struct store_reader *r, const struct submission_row *row, json_t **out, struct error *err);
 /*
- * POST /v1/rescore: {"reward", "group" | "submissions"} to {"reward_spec", "items"}. client: whose verdicts may be
- * named, NULL: anybody's. cb runs once, on a later turn or before the call returns: with a document that is given, or
- * NULL with err filled, of ERR_INPUT with fault.
+ * POST /v1/rescore: {"reward", "group" | "submissions"} to {"reward_spec", "items"}. client: the client whose verdicts
+ * may be named, NULL: all clients'. cb runs once, on a later turn or before the call returns: with a document that is
+ * given, or NULL with err filled, of ERR_INPUT with fault.
  */
 typedef void funnel_rescored_cb(void *arg, json_t *document, const struct json_fault *fault,
                                 const struct error *err);
 void funnel_rescore(struct funnel *f, json_t *body, const char *client, funnel_rescored_cb *cb, void *arg);
 /*
- * {"id","state","task","items":[submission …],"ranking":[index …]}, made beside the loop: cb runs once, on a later turn or
- * before the call returns. document is given; NULL with err (borrowed) filled. is_finished: the whole group has ended.
+ * {"id","state","task","items":[submission …],"ranking":[index …]}, made outside the loop thread: cb runs once, on a
+ * later turn or before the call returns. document is given; NULL with err (borrowed) filled. is_finished: the whole
+ * group has ended.
  */
 typedef void funnel_document_cb(void *arg, json_t *document, bool is_finished, const struct error *err);
 void funnel_show_group(struct funnel *f, const char *id, funnel_document_cb *cb, void *arg);
 /* The text of the same, to free(). is_whole: else each item is disclosure_view()'s. */
 typedef void funnel_text_cb(void *arg, char *text, size_t size, bool is_finished, const struct error *err);
 void funnel_print_group(struct funnel *f, const char *id, bool is_whole, funnel_text_cb *cb, void *arg);
-/* A submission or group that this daemon has not ended: what becomes of it is told to those who follow. */
+/* Whether it is a submission or group that this daemon has not ended: its events are reported to the follower. */
 bool funnel_is_here(const struct funnel *f, const char *id);
 /*
- * What /v1/status tells, in two parts. As of this moment, and cheap, since it is printed: {"state","ready","why",
- * "queues":{…}}; appended to out, which is short of something where there is no memory.
+ * /v1/status, in two parts. First the present state, which is cheap and printed: {"state","ready","why","queues":{…}};
+ * appended to out, which is incomplete if there is no memory.
  */
 void funnel_pulse(struct funnel *f, struct buffer *out);
 /* {"version","workers":[…],"gpus":[…],"sandbox":{…},"counts":{…},"store":{…},"env":{…},"node":{…}}: dear, so it is worth keeping. stored: NULL where it is not known. */
@@ -151,21 +155,25 @@ bool funnel_is_ready(struct funnel *f, char *why, size_t size);
 /* --- waiting: wait_cb runs once when the submission or group is finished, unless the wait is ended first. --- */
 struct funnel_wait;
 typedef void funnel_wait_cb(void *arg);
-/* What is not here may be another node's: the store is asked. NULL: no memory, wait_cb does not run. */
+/* An id that is not here may be another node's: the store is asked. NULL: no memory, wait_cb does not run. */
 struct funnel_wait *funnel_wait(struct funnel *f, const char *id, funnel_wait_cb *cb, void *arg);
 void
 funnel_wait_end(struct funnel_wait *w); /* after this wait_cb does not run; NULL is fine. Not after it ran. */
 
 /*
- * The submission was not finished when the store was read: from now on its end is told here, whichever node has it. So is
- * that of its group ("": none; NULL: neither group nor client is known), if this is called for each of it that was not finished.
+ * The submission was not finished when the store was read: from now on its end is reported here, whichever node has it.
+ * So is that of its group ("": none; NULL: neither group nor client is known), if this is called for each unfinished
+ * member.
  */
 void funnel_watch(struct funnel *f, const char *id, const char *group, const char *client);
 
-/* --- following: what happens, as it happens. A verdict is told once it is durable, and looks finished by then. --- */
+/*
+ * --- following: events as they happen. A verdict is reported once it is durable, and the submission is finished then.
+ * ---
+ */
 enum funnel_event_kind {
     FUNNEL_EVENT_QUEUED, /* accepted, or back in the queue */
-    FUNNEL_EVENT_STAGE,  /* it came into a stage; what it shows of the stages before is not durable */
+    FUNNEL_EVENT_STAGE,  /* it entered a stage; the results of earlier stages that it shows are not durable */
     FUNNEL_EVENT_VERDICT,
     FUNNEL_EVENT_GROUP, /* the last submission of a group has its verdict */
 };
@@ -182,7 +190,7 @@ struct funnel_event {
 };
 /* All is borrowed. May look at the funnel, and change nothing in it. */
 typedef void funnel_event_cb(void *arg, const struct funnel_event *event);
-/* The one who follows, from now on; cb NULL: nobody. */
+/* Sets the one follower, from now on; cb NULL: none. */
 void funnel_follow(struct funnel *f, funnel_event_cb *cb, void *arg);
 
 /* Those of the rows that have not ended by now; seen is of a submission or of a group. 0, or ERR_CONFLICT: all have. */

@@ -18,7 +18,7 @@ struct group {
     int pending; /* submissions that are not finished */
     struct funnel_wait *waits;
     int time_top_k;            /* how many are timed at most; 0: all */
-    int stop_correct;          /* it is decided once so many are correct; 0: never */
+    int stop_correct;          /* it is decided once this many are correct; 0: never */
     int n_correct;             /* of those that are finished */
     int n_chosen, chosen_left; /* of those that were chosen to be timed: all, and those not finished */
     int n_parked, n_following, n_elsewhere;
@@ -282,7 +282,7 @@ group_finish_one(struct group *g, bool was_chosen, bool is_correct)
 bool
 group_decides(struct group *g)
 {
-    /* Those that wait for the choice, and those that were chosen, are right as far as anybody can tell by now. */
+    /* Those that wait for the choice, and those that were chosen, are correct so far. */
     int n = g->n_correct + g->n_parked + g->chosen_left;
 
     if (g->is_decided || g->stop_correct == 0 || n < g->stop_correct)

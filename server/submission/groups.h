@@ -34,10 +34,10 @@ struct group *groups_first(struct groups *gs);
 struct group *groups_after(struct group *g);
 
 const char *group_id(const struct group *g);
-/* What its request says of the whole, age_ms after it came: before its first submission waits. */
+/* Applies the request's settings for the group, age_ms after its arrival: before its first submission waits. */
 void group_configure(struct group *g, json_t *request, int64_t age_ms);
 bool group_is_configured(const struct group *g);
-/* All that is not finished of it is known here; of one of which another node's was taken up alone it is not. */
+/* All unfinished members are known here; not so if one of another node's group was adopted alone. */
 void group_set_whole(struct group *g);
 bool group_is_whole(const struct group *g);
 bool group_chooses(json_t *request); /* one that says so of the whole: it stops early, or times some */
@@ -45,10 +45,10 @@ bool group_stops_early(const struct group *g); /* it is decided once enough of i
 bool group_times_some(const struct group *g);  /* it chooses whom to time */
 /* Where its end is to be posted; NULL: nowhere. View. */
 const char *group_notify_url(const struct group *g);
-/* Who waits for it to be finished: the head of a list that is the caller's. View. */
+/* The waits for its end: the head of a list that the caller owns. View. */
 struct funnel_wait **group_waits(struct group *g);
 
-/* --- how its members fare --- */
+/* --- the progress of its members --- */
 
 void group_join(struct group *g);         /* one more submission that is not finished */
 bool group_is_new(const struct group *g); /* just one has joined */
@@ -57,8 +57,8 @@ void group_add_correct(struct group *g);  /* one that was finished before this d
 void group_begin_following(struct group *g);
 void group_end_following(struct group *g);
 /*
- * Of those that are not finished some are another node's: one more, of those that joined (m, which is not parked) or
- * beside them (NULL); one is this node's again; one has ended there, which is otherwise as group_finish_one().
+ * Some unfinished members are judged by another node: one more, of those that joined (m, which is not parked) or in
+ * addition to them (NULL); one is this node's again; one has ended there, which is otherwise as group_finish_one().
  */
 void group_begin_elsewhere(struct group *g, const struct group_member *m);
 void group_end_elsewhere(struct group *g);
@@ -72,11 +72,11 @@ void group_free(struct group *g);
 
 /* --- what it decides --- */
 
-/* True once: so many are correct that the rest would change nothing. */
+/* True once: enough are correct that the rest would change nothing. */
 bool group_decides(struct group *g);
 /*
- * Whom to time, once nobody is on the way any more who could be better: takes all that are parked, the fastest first, into
- * out (room for GROUP_MAX). Returns how many there are; the is_chosen of them says who is timed.
+ * Chooses which to time, once no unfinished member could be faster: takes all that are parked, the fastest first, into
+ * out (room for GROUP_MAX). Returns their number; is_chosen marks those that are timed.
  */
 size_t group_choose(struct group *g, struct group_member **out);
 

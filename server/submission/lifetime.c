@@ -232,7 +232,7 @@ kicked(void *arg)
 {
     struct funnel *f = arg;
 
-    counters_touch(f->counters); /* something happened, or nobody would have asked for it */
+    counters_touch(f->counters); /* the caller changed something that is counted */
     pending_check(f->pending);
 }
 
@@ -411,9 +411,9 @@ funnel_reload(struct funnel *f, const struct config *config)
 
 /* --- draining --- */
 
-#define FORCE_MS 5000 /* from the end of the grace to that of the workers, whatever is still busy */
+#define FORCE_MS 5000 /* from the end of the grace to that of the workers, also of busy ones */
 
-/* Nothing runs any more, not even what has no process: a cache on its way to the disk. */
+/* Nothing runs any more, also no work without a process, such as a write of a cache to the disk. */
 static void
 check_stopped(struct funnel *f)
 {
@@ -487,7 +487,7 @@ return_ready(struct funnel *f)
     }
 }
 
-/* What still runs goes back to the queue; what the store would not take stays "running" there, and is begun again. */
+/* A running submission goes back to the queue; if the store refuses, it stays "running" there, and is begun again. */
 static void
 drain_timer_cb(uv_timer_t *timer)
 {
@@ -512,7 +512,7 @@ drain_timer_cb(uv_timer_t *timer)
         uv_timer_start(&f->drain_timer, force_timer_cb, FORCE_MS, 0);
 }
 
-/* What was taken from the store and has not begun is left to other nodes at once. */
+/* A claimed submission that has not begun is released to other nodes at once. */
 static void
 release_claimed(struct funnel *f)
 {
@@ -539,7 +539,7 @@ funnel_drain(struct funnel *f, int64_t grace_ms, void (*cb)(void *arg), void *ar
         return;
     task_refuse_all(f);
     uv_timer_start(&f->drain_timer, drain_timer_cb, (uint64_t)(grace_ms > 0 ? grace_ms : 0), 0);
-    /* Ready ones would wait for a device that is given to nobody any more. */
+    /* Ready submissions would wait for a device, and none is assigned any more. */
     for (struct group *g = groups_first(f->groups); g; g = groups_after(g))
         for (struct group_member *m; (m = group_first_parked(g)) != NULL;) {
             group_unpark(g, m);

@@ -27,22 +27,23 @@
 #include "server/workers/device_worker.h"
 
 /*
- * Theory of operation. A lease that ends is renewed each third of its length, and what was claimed under leases that have
- * ended is put back at the same time. By the clock of this machine, and counted from before a renewal was sent, the lease
- * is taken for lost while a third of it is left, and where a write hangs for as long as it lasts, since the renewals have
- * a connection of their own: then all that was claimed is dropped, before anybody else may have it, and
- * the node joins anew. What is sent in spite of that is refused by the store.
+ * Theory of operation. A lease that ends is renewed each third of its length, and claims under leases that have ended
+ * are reaped at the same time. By the clock of this machine, counted from before a renewal was sent, the lease is
+ * treated as lost while a third of it is left (where a write hangs, once all of it has passed, since the renewals have
+ * a separate connection): then all claims are dropped, before another node may take them, and the node joins anew.
+ * Later writes under the old lease are refused by the store.
  *
- * While nothing is queued here and a slot is free, the store is looked at for what waits: what was accepted elsewhere,
- * what was given back, and what could not be queued for want of memory. It is claimed before it is read. A node that has
- * work for all of its slots takes one at a time, too: else what a dead node left would wait until others have none.
+ * While nothing is queued here and a slot is free, the store is polled for waiting submissions: those accepted by
+ * another node, those released, and those that could not be queued for lack of memory. Each is claimed before it is
+ * read. A node with work for all of its slots claims one at a time, too: else the submissions of a dead node would wait
+ * until another node is idle.
  */
 
 #define LOOK_MS 250
 #define CHECK_MOST 256     /* of the queue, and of what is to be cancelled, in one look */
-#define LOOK_ALONE_MS 1000 /* where no other daemon can leave anything */
+#define LOOK_ALONE_MS 1000 /* if no other daemon shares the store */
 
-/* One that was claimed from what waits, and that this daemon does not know. */
+/* A waiting submission that was claimed, and that this daemon does not know. */
 struct take {
     struct store_claim claim;
     bool is_read;
@@ -338,7 +339,7 @@ take_up(struct node *n, struct take *t)
     take_in_rest(f, t);
 }
 
-/* Of one that was dropped here the processes end still, and then it is let go: nobody would judge it here. */
+/* If it was dropped here and its processes are still ending, it is released: it could not be judged here. */
 static void
 take_known(struct node *n, struct submission *s, struct store_claim *claim)
 {
@@ -437,7 +438,7 @@ taken_cb(void *arg, int code, const struct error *err)
     end_look(n, has_taken && n->ntakes == 0);
 }
 
-/* As many as have a slot, or one. */
+/* The number of free slots, or one. */
 static size_t
 most_to_take(const struct node *n)
 {
@@ -500,7 +501,7 @@ look_again(struct node *n, bool is_at_once)
                        0);
 }
 
-/* --- what is queued here, and may have ended elsewhere meanwhile --- */
+/* --- queued submissions that may have ended on another node --- */
 
 struct check {
     struct node *node;
@@ -615,7 +616,7 @@ check_timer_cb(uv_timer_t *timer)
     if (n->funnel->is_stopping)
         return;
     check_queued(n);
-    scheduler_kick(n->funnel->scheduler); /* what was held (client_hold()) is tried again */
+    scheduler_kick(n->funnel->scheduler); /* clients that were held (client_hold()) are tried again */
 }
 
 /* --- life --- */

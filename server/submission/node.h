@@ -1,6 +1,6 @@
 /*
- * node.h - this daemon as one of those that share a store: its lease, which it renews, and what it takes of the work that
- * waits in the store and that nobody here knows. Loop thread only.
+ * node.h - this daemon as a node that shares a store: its lease, which it renews, and its claims of submissions that
+ * wait in the store and that this daemon does not know. Loop thread only.
  */
 #ifndef SUBMISSION_NODE_H
 #define SUBMISSION_NODE_H
@@ -18,9 +18,9 @@ struct node *node_new(struct funnel *f);
 void node_free(struct node *n);
 /* Nothing more is taken; the lease is still renewed. */
 void node_drain(struct node *n);
-/* What this daemon takes of what waits in the store. */
+/* The waiting submissions of the store that this daemon may claim. */
 struct store_wants node_wants(const struct funnel *f);
-/* It only compiles, and enough waits for a device that was compiled: it begins nothing until that is less. */
+/* It only compiles, and enough compiled submissions wait for a device: it begins none until there are fewer. */
 bool node_is_ahead(const struct node *n);
 /* Under which this daemon claims. View. */
 const struct store_lease *node_lease(const struct node *n);

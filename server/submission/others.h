@@ -8,11 +8,11 @@ struct funnel;
 struct submission;
 
 /*
- * Another node has s, or has ended it: s is forgotten here and freed, and who waits for it, or counts it, is told of its
- * end from the store. s waits for nothing here and holds nothing; its attempt may be NULL.
+ * Another node has s, or has ended it: s is removed here and freed, and its waits and its group are notified of its end
+ * from the store. s waits for nothing here and holds nothing; its attempt may be NULL.
  */
 void others_take(struct submission *s);
-/* What the store said of one that is followed; arg: the funnel. */
+/* Receives the store's news of a followed submission; arg: the funnel. */
 elsewhere_cb others_seen_cb;
 
 #endif

@@ -51,7 +51,7 @@ struct funnel {
 
     struct registry *registry;
     struct node *node;
-    struct elsewhere *elsewhere; /* what other nodes have, and somebody here waits for */
+    struct elsewhere *elsewhere; /* submissions of other nodes that a client here waits for */
     struct groups *groups;
     struct registrar *registrar;
 
@@ -71,7 +71,7 @@ struct funnel {
     void (*ended)(struct submission *s, bool is_durable); /* ended.c */
     void (*taken)(struct submission *s);                  /* by another node: others.c */
     struct submission *unclaimed;  /* have a slot, and the store would not let them begin: tried again */
-    struct submission *unrecorded; /* whose verdict the store would not take: tried again */
+    struct submission *unrecorded; /* those whose verdict could not be stored: tried again */
     uv_timer_t record_timer, drain_timer;
     struct pending *pending;
     bool is_stopping, is_stopped;
@@ -84,9 +84,9 @@ struct funnel {
     struct counters *counters;
 };
 
-/* Whoever follows what happens to submissions (funnel_follow()) is told. */
+/* Reports an event to the follower of submissions (funnel_follow()). */
 void funnel_tell(struct funnel *f, const struct funnel_event *event);
-/* Whose child serves a stage that needs no device. View. */
+/* The zygote whose children serve a stage without a device. View. */
 struct zygote *funnel_zygote_of(const struct funnel *f, enum child_role role);
 bool zygotes_are_ready(const struct funnel *f); /* both that the CPU stages need */
 

@@ -1,6 +1,6 @@
 /*
- * pending.h - what a stop of the daemon waits for beside its processes: writes to the store and work in libuv's pool; and
- * whether the daemon drains, so that nothing new is taken. Loop thread only.
+ * pending.h - the work other than processes that a stop of the daemon waits for: writes to the store and work in
+ * libuv's pool; and whether the daemon drains, so that nothing new is accepted. Loop thread only.
  */
 #ifndef SUBMISSION_PENDING_H
 #define SUBMISSION_PENDING_H

@@ -36,7 +36,7 @@ is_other_speed(json_t *a, json_t *b)
             number_in(b, "speedup_lo") > DRIFT * number_in(a, "speedup_hi"));
 }
 
-/* The verdict of now beside that of before, which a thread of the store reads. */
+/* The new verdict with the earlier one, which a thread of the store reads. */
 struct recheck {
     struct funnel *funnel;
     struct submission_row now; /* owned */

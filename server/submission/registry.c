@@ -8,7 +8,7 @@
 
 struct registry {
     struct registry_entry *by_id;
-    /* The clock does not go back, so that what is appended is the youngest: the oldest is known without looking at all. */
+    /* The clock does not go back, so an appended entry is the youngest: the oldest is found without a scan. */
     struct registry_entry *oldest[REGISTRY_FOR_DEVICE + 1];
 };
 

@@ -1,6 +1,6 @@
 /*
- * registry.h - the submissions that are not finished, by id, and which of them has waited longest. Whoever is not in it is
- * finished, unknown or another daemon's: the store says which. Loop thread only.
+ * registry.h - the unfinished submissions, by id, and which of them has waited longest. An id that is not in it is
+ * finished, unknown or another daemon's: the store has the answer. Loop thread only.
  */
 #ifndef SUBMISSION_REGISTRY_H
 #define SUBMISSION_REGISTRY_H
@@ -38,7 +38,7 @@ struct registry_entry *registry_after(const struct registry_entry *e);
 void registry_begin_wait(struct registry *r, struct registry_entry *e, enum registry_wait waits);
 void registry_end_wait(struct registry *r,
                        struct registry_entry *e); /* nothing happens where it does not wait */
-/* Seconds that the longest has waited for it; below 0: nobody waits. */
+/* Seconds that the oldest has waited; below 0: none waits. */
 double registry_oldest_s(const struct registry *r, enum registry_wait waits);
 
 #endif

@@ -15,7 +15,7 @@
 #define NAME_MAX_CHARS 200
 #define NOTIFY_URL_MAX 2000
 #define ENTRY_MAX_CHARS 200
-#define USUAL_ENTRY "Model" /* what is looked for where no entry point is named */
+#define USUAL_ENTRY "Model" /* the default entry point */
 #define METADATA_MAX_BYTES (64 * 1024)
 #define CASES_MAX 64
 #define DEADLINE_MAX_S (7 * 86400)
@@ -44,7 +44,7 @@ check_metadata(json_t *metadata, const char *base, struct json_fault *fault)
     return FUNNEL_TOO_LARGE;
 }
 
-/* What of a submission's or a group's metadata the daemon itself reads (server/store/labels.h). */
+/* The members of a submission's or a group's metadata that the daemon itself reads (server/store/labels.h). */
 static const char *const label_names[] = { "run", "step", "policy_version" };
 
 /* The labels of metadata (object or NULL) alone. Given; NULL: no memory. */
@@ -135,7 +135,7 @@ make_task_id(struct task_request *r)
                    : rc;
 }
 
-/* {"name", "overrides": {size: integer >= 1}}; which sizes there are, the reference's own process tells. */
+/* {"name", "overrides": {size: integer >= 1}}; the reference's own process checks that the size exists. */
 static int
 check_case(json_t *item, const char *pointer, struct json_fault *fault)
 {
@@ -238,7 +238,7 @@ read_inline(json_t *value, struct task_request *out, struct json_fault *fault)
 
 /* --- candidates --- */
 
-/* What all candidates of one request have in common. */
+/* The settings that all candidates of one request share. */
 struct common {
     struct policy policy;
     struct reward_spec reward;
@@ -536,7 +536,7 @@ group_request_read(json_t *body, struct submit_request *out, struct json_fault *
 
 /* --- replays --- */
 
-/* What a bundle says of how its candidate was judged. */
+/* A bundle's record of how its candidate was judged. */
 struct replay {
     struct common common;
     const char *seed, *extract_fault;
@@ -574,7 +574,7 @@ read_replay_rules(json_t *request, struct replay *r, struct json_fault *fault)
     return read_rules(&r->common, r->policy, r->reward, "/request", fault);
 }
 
-/* The candidate as it was judged, whose verdict nobody else gets and which says what it is. */
+/* The candidate as it was judged before; its verdict is not reused, and names the original. */
 static enum funnel_refusal
 make_replay(const struct replay *r, json_t *candidate, json_t *verdict, struct candidate_request *out)
 {

@@ -43,7 +43,7 @@ struct task_request {
 };
 
 /*
- * The id of a task, whatever it is called. entry NULL: none is named, which is the same as "Model". cases: array or NULL.
+ * The id of a task, which does not depend on its name. entry NULL: the same as "Model". cases: array or NULL.
  * 0 or ERR_NOMEM.
  */
 int task_identity(const char *entry, const char *reference, size_t size, bool dynamic_shapes, json_t *cases,

@@ -17,11 +17,11 @@
 
 enum { RESCORE_MAX = 1000 };
 
-/* One request: what is asked for, the verdicts it names, and what they come to. */
+/* One request: the reward, the verdicts it names, and the results. */
 struct rescoring {
     struct funnel *funnel;
     struct reward_spec spec;
-    char *client; /* NULL: anybody's */
+    char *client; /* NULL: all clients' */
     json_t *ids;  /* or a group's id, which the request no longer needs */
     json_t *verdicts;
     struct seen *seen; /* of each id; those that have not ended are shown as they stand */
@@ -86,7 +86,7 @@ scored_cb(uv_work_t *work, int status)
     struct rescoring *q = work->data;
     struct funnel *f = q->funnel;
 
-    (void)status; /* nobody takes it out of the pool */
+    (void)status; /* the work is never cancelled */
     end(q);
     pending_end_work(f->pending);
 }

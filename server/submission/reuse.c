@@ -96,17 +96,17 @@ device_seconds(json_t *verdict)
 
 /* --- asking --- */
 
-/* What the store is asked for one that waits: a verdict, and what it takes to hand that on. It is dropped where s is gone. */
+/* A read of the store for a waiting submission: a verdict, and what reusing it needs. It is dropped if s is gone. */
 struct asking {
     struct asking *prev, *next; /* in the order in which they were asked for */
     struct funnel *funnel;
     char id[ID_SIZE];
-    char primary[ID_SIZE]; /* whose verdict it is; "": the newest under one of the keys */
+    char primary[ID_SIZE]; /* the submission whose verdict it is; "": the newest under one of the keys */
     char keys[DEVICES_MAX][HASH_TEXT_SIZE];
     int n_keys;
     bool is_read;
     int urgency;                     /* that it is counted with */
-    struct submission_row row, from; /* of s, and whose verdict it is: owned */
+    struct submission_row row, from; /* of s, and of the submission with the verdict: owned */
     struct buffer log;
     int rc;
     struct error err;
@@ -322,7 +322,7 @@ reuse_enqueue(struct submission *s)
     scheduler_add_for_slot(f->scheduler, &s->job, s->is_claimed);
 }
 
-/* primary: whose verdict they get, or are judged where it cannot be handed on; "": nobody's. */
+/* primary: its verdict is reused for the followers, which are judged if that fails; "": they are judged. */
 static void
 settle(struct submission *s, const char *primary)
 {

@@ -22,7 +22,7 @@
 
 #define FILE_BYTES_MAX (64 << 20) /* of the harness */
 
-/* What a device worker judges with, as its workers said: references held, to know whether it is so still. */
+/* The environment of a device worker, as its processes reported it: references held, to detect a change. */
 struct environment {
     json_t *versions, *run_versions, *gpu;
     char hash[HASH_TEXT_SIZE];
@@ -58,7 +58,7 @@ reuse_number(const char *content)
     return (int64_t)strtoull(digits, NULL, 16);
 }
 
-/* What is no file, or cannot be read, counts for nothing. */
+/* A path that is not a file, or cannot be read, is left out. */
 static void
 add_file(struct buffer *names, const char *directory, const char *name)
 {
@@ -93,7 +93,7 @@ add_files(struct buffer *names, const char *harness, const char *under)
     struct dirent **entries = NULL;
 
     snprintf(path, sizeof(path), "%s/%s", harness, under);
-    int n = scandir(path, &entries, is_visible, alphasort); /* what is no folder has no entries */
+    int n = scandir(path, &entries, is_visible, alphasort); /* a path that is not a folder has no entries */
     for (int i = 0; i < n; i++) {
         bool is_file = is_judging(entries[i]->d_name);
         int size = snprintf(name, sizeof(name), "%s%s%s", under, entries[i]->d_name, is_file ? "" : "/");
@@ -151,7 +151,7 @@ reuse_keys_free(struct reuse_keys *k)
     free(k);
 }
 
-/* What judges there, hashed once for as long as the workers are what they said. */
+/* The hash of the environment there, computed once for each report of the workers. */
 static const char *
 environment_hash(struct funnel *f, const struct device_worker *l, struct environment *e, json_t *versions,
                  json_t *gpu)
@@ -195,7 +195,7 @@ reuse_key_on(struct funnel *f, int i, const char *content, char out[HASH_TEXT_SI
     hash_text(text, (size_t)n, out);
 }
 
-/* Of what decides how `ast` and `compile` go, beside the submission. */
+/* The environment that `ast` and `compile` depend on, without the submission. */
 void
 reuse_compiled_key(const struct funnel *f, char out[HASH_TEXT_SIZE])
 {
@@ -208,7 +208,7 @@ reuse_compiled_key(const struct funnel *f, char out[HASH_TEXT_SIZE])
 
 /* --- what may be handed on --- */
 
-/* By what was found; who judged it is another matter. */
+/* By the findings; the node or device is checked separately. */
 bool
 reuse_is_reusable(const struct attempt *j)
 {
@@ -232,7 +232,7 @@ reuse_key(const struct submission *s, char out[HASH_TEXT_SIZE])
     for (int i = 0; device && i < f->n_device_workers; i++)
         if (strcmp(device_worker_device(f->device_workers[i]), device) == 0)
             judged = i;
-    /* That it was not among the best is its group's word, and nobody else's. */
+    /* That it was not among the fastest depends on its group alone. */
     bool is_passed_over = s->attempt->stages[STAGE_TIMING].why != NULL;
     if (*s->content && f->n_device_workers > 0 && !is_passed_over && reuse_is_reusable(s->attempt))
         reuse_key_on(f, judged, s->content, out);

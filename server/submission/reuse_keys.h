@@ -22,17 +22,17 @@ struct reuse_keys *reuse_keys_new(const char *harness);
 void reuse_keys_free(struct reuse_keys *k);   /* NULL is fine */
 void reuse_keys_forget(struct reuse_keys *k); /* the settings have changed: what was hashed of them goes */
 
-/* What makes another submission identical; "" where the request wants none of it. row, request: as they are stored at first. */
+/* A hash that identical submissions share; "" if the request opts out. row, request: as they are first stored. */
 void reuse_content(const struct submission_row *row, json_t *request, char out[HASH_TEXT_SIZE]);
-/* A number for a content, of which others may have the same by chance; 0 for "". */
+/* The first 64 bits of a content, by chance equal for others; 0 for "". */
 int64_t reuse_number(const char *content);
 /* Of the code that judges: the daemon's version and the harness, file by file. */
 void reuse_fingerprint(const char *harness, char out[HASH_TEXT_SIZE]);
 /* The key of a content as device worker i would judge it; "" where the workers have not said yet what they are. */
 void reuse_key_on(struct funnel *f, int i, const char *content, char out[HASH_TEXT_SIZE]);
-/* What decides how `ast` and `compile` go, beside the submission; "" where the workers have not said yet what they are. */
+/* The environment that `ast` and `compile` depend on; "" while the workers have not reported their versions. */
 void reuse_compiled_key(const struct funnel *f, char out[HASH_TEXT_SIZE]);
-/* Whether its verdict says something about the candidate, and not about the moment. */
+/* Whether its verdict depends on the candidate alone, and not on the moment. */
 bool reuse_is_reusable(const struct attempt *j);
 /* The key under which its verdict may be found later; "": not at all. s->attempt has its row filled in. */
 void reuse_key(const struct submission *s, char out[HASH_TEXT_SIZE]);

@@ -17,7 +17,7 @@ struct seen {
     char *task_name; /* owned, of the rows' task; NULL: it is not known, or no row needs it */
 };
 
-/* One submission; its task's name where it has no verdict, which would tell. 0 or err's code; release it in either case. */
+/* One submission; its task's name if it has no verdict to take it from. 0 or err's code; release it in either case. */
 int seen_read(struct store_reader *r, const char *id, struct seen *out, struct error *err);
 /* A group and its submissions, or those of them that have not ended. */
 int seen_read_group(struct store_reader *r, const char *id, bool is_whole, struct seen *out,

@@ -23,15 +23,15 @@ struct flight_member {
 };
 
 struct single_flight *single_flight_new(void);         /* NULL: no memory */
-void single_flight_free(struct single_flight *flight); /* nobody leads any more; NULL is fine */
+void single_flight_free(struct single_flight *flight); /* no primary is left; NULL is fine */
 
-/* The primary of this key; NULL: nobody asked for it yet. */
+/* The primary of this key; NULL: there is none yet. */
 struct flight_member *flight_find(struct single_flight *flight, const char *key);
 /* The key has no primary, and m becomes it. */
 void flight_lead(struct single_flight *flight, struct flight_member *m, const char *key);
 void flight_follow(struct single_flight *flight, struct flight_member *m, struct flight_member *primary);
 bool flight_is_following(const struct flight_member *m);
-/* m follows nobody any more. */
+/* m is no longer a follower. */
 void flight_leave(struct single_flight *flight, struct flight_member *m);
 /* m is in flight no more: the next that asks for its key leads. Its followers stay until they are taken. */
 void flight_land(struct single_flight *flight, struct flight_member *m);

@@ -30,7 +30,7 @@ struct stage_end {
     bool is_last;     /* no later stage could do anything with it */
     bool needs_fresh; /* its process is gone, and the next stage needs another */
     /* STAGE_LOST */
-    bool is_sole;  /* nobody else was on that worker */
+    bool is_sole;  /* no other submission was on that worker */
     char why[512]; /* in plain English */
 };
 

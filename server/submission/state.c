@@ -2,7 +2,7 @@
 
 #include "common/auto.h"
 
-/* 0 is a legal state, so the table holds state + 1 and what nobody filled in is illegal. */
+/* 0 is a legal state, so the table holds state + 1, and an entry that is not filled in is illegal. */
 #define TO(state) ((state) + 1)
 
 static const signed char moves[STATE_NSTATES][EVENT_NEVENTS] = {

@@ -210,7 +210,7 @@ funnel_node(const struct funnel *f)
 uint64_t
 funnel_generation(const struct funnel *f)
 {
-    /* Both only grow. What is counted in the store is told of by its commits. */
+    /* Both only grow. Changes of the store's counts are covered by its commits. */
     return counters_generation(f->counters) + (uint64_t)store_commits(f->store);
 }
 

@@ -16,8 +16,8 @@ enum story_step {
     STORY_NEXT,       /* go to the next stage, and run it */
     STORY_NEXT_FRESH, /* go to the next stage, whose process has to be loaded first */
     STORY_READY,      /* wait for a device */
-    STORY_LEAVE,      /* have the device let go of it, since it waits for its group then */
-    STORY_PARK,       /* wait for its group to choose whom to time */
+    STORY_LEAVE,      /* have the device release it, since it waits for its group then */
+    STORY_PARK,       /* wait for its group to choose which to time */
     STORY_FINISH,     /* nothing follows: compare, have the device let go, or conclude */
     STORY_CONCLUDE,   /* its processes are gone, and its verdict is clear */
     STORY_STOP,       /* it was cancelled, or the daemon drains: end it, or put it back */
@@ -25,7 +25,7 @@ enum story_step {
     STORY_NSTEPS
 };
 
-/* What else of the submission matters. */
+/* Further facts of the submission that the decision depends on. */
 struct story_facts {
     bool goes_on;      /* the policy lets the next stage follow */
     bool will_park;    /* its group times the fastest alone, and has not chosen yet */

@@ -32,8 +32,8 @@ enum cancel_reason { CANCEL_ASKED, CANCEL_DEADLINE, CANCEL_DECIDED };
  *   queued      job waits for a CPU slot, or flight follows a primary; attempt is NULL
  *   ast, compile  job has a slot; attempt is there, and so is attempt->child while a process of it runs
  *   ready       job waits for a device, or member is parked; attempt is there, without a process
- *   tiny, full, timing  job has a device; attempt->device_worker is that device's until it has let go
- *   done, cancelled  the verdict is made and being written; attempt is there, and nobody changes it
+ *   tiny, full, timing  job has a device; attempt->device_worker is that device's until it has released it
+ *   done, cancelled  the verdict is made and being written; attempt is there, and is not changed any more
  * The others hold in every state.
  */
 struct submission {
@@ -50,7 +50,7 @@ struct submission {
     int priority;    /* as asked for */
     int attempts;    /* times begun, over restarts of the daemon */
     int losses;      /* times its worker went down */
-    int sole_losses; /* of those, with nobody else on that worker */
+    int sole_losses; /* of those, with no other submission on that worker */
     struct rerun rerun;
     struct store_claim claim; /* its last; number 0: there was none */
     bool is_accepted;         /* here, and counts for the limits of this daemon until it has ended */
@@ -68,12 +68,12 @@ struct submission {
     enum cancel_reason cancel_reason;
     struct group_member member;
 
-    char content[HASH_TEXT_SIZE]; /* what makes another identical; "": it is judged by itself */
+    char content[HASH_TEXT_SIZE]; /* equal for identical submissions; "": it is judged separately */
     const char *cache;            /* static: "miss", "hit", "joined" or "rechecked" */
-    char recheck_of[ID_SIZE];     /* whose verdict is judged again; "": nobody's */
+    char recheck_of[ID_SIZE];     /* the submission that is judged again by this; "": none */
     struct flight_member flight;
     bool is_looked_up;
-    struct asking *asking; /* what the store is asked for it (reuse.c); then it waits for nothing else */
+    struct asking *asking; /* its read of the store (reuse.c); it waits for nothing else then */
 };
 
 /* The one that is not finished; NULL: it is not in the registry. */

@@ -53,10 +53,10 @@ struct intake {
     int64_t created_ms;
     request_read_fn *read;
     uv_work_t work;
-    struct funnel_answer answer; /* what reading came to */
+    struct funnel_answer answer; /* the result of reading */
     struct task_look look;     /* for the task by its name, before the rest is read, or for the inline one */
     enum funnel_refusal found; /* of the former */
-    bool has_gpu;              /* a node that lives, or none was asked for */
+    bool has_gpu;              /* a live node has it, or none was asked for */
     bool has_usage;            /* of its client on all nodes, against a quota */
     struct store_usage usage;
     int64_t rate; /* its client's, to count so far; 0: none */
@@ -79,12 +79,12 @@ released_cb(uv_work_t *work, int status)
     struct intake *in = work->data;
     struct funnel *f = in->funnel;
 
-    (void)status; /* nobody takes it out of the pool */
+    (void)status; /* the work is never cancelled */
     free(in);
     pending_end_work(f->pending);
 }
 
-/* Of a group beside the loop, as it was read: it is thousands of blocks. */
+/* For a group in libuv's pool, as it was read: it frees thousands of blocks. */
 static void
 intake_free(struct intake *in)
 {
@@ -307,7 +307,7 @@ funnel_has_room(const struct funnel *f, struct funnel_answer *answer)
     return has_room(f, 1, answer);
 }
 
-/* Of a daemon that has nobody beside it: else it waits for whoever has such a GPU. */
+/* Only for a daemon without other nodes: with them it waits for one that has such a GPU. */
 static bool
 has_gpu(const struct funnel *f, const char *gpu, struct funnel_answer *a)
 {
@@ -404,7 +404,10 @@ must_sum_up(const struct intake *in)
     return in->request.client && *in->request.client && (q->queued > 0 || q->gpu_s > 0 || q->rate > 0);
 }
 
-/* It was read. A node that has just gone may come back with the GPU that is asked for: where none has it, its maker is told. */
+/*
+ * It was read. A node that has just left may come back with the GPU that is asked for; if no node has it, the response
+ * says so.
+ */
 static void
 go_on(struct intake *in)
 {
@@ -446,7 +449,7 @@ read_done_cb(uv_work_t *work, int status)
     struct intake *in = work->data;
     struct funnel *f = in->funnel;
 
-    (void)status;                                 /* nobody takes it out of the pool */
+    (void)status;                                 /* the work is never cancelled */
     if (*in->task_id && in->found == FUNNEL_OK) { /* it may have been deleted meanwhile */
         in->look = (struct task_look){ .funnel = f, .name = in->task_id, .cb = found_again_cb, .arg = in };
         task_look(&in->look);
@@ -478,7 +481,7 @@ found_cb(void *arg)
     begin_reading(in);
 }
 
-/* By what the body says before it is read: what is wrong with that is found then. */
+/* Finds the task by the body's members before the rest is read: their faults are found then. */
 static void
 find_task(struct intake *in)
 {

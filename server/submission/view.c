@@ -19,11 +19,11 @@
 #include "server/verdict/verdict.h"
 
 /*
- * Submissions and groups as documents. What the store says is read on a thread of its own; memory, which may know more of
- * what has not ended, is asked on the loop; and the many documents of a group are made beside it.
+ * Submissions and groups as documents. The store is read on a thread of its own; memory, which may have a newer state
+ * of what has not ended, is read on the loop; and the many documents of a group are made in libuv's pool.
  */
 
-/* How one stands that has no verdict in the store. */
+/* The state of a submission that has no verdict in the store. */
 struct shown {
     json_t *document; /* as it is now, of one that is being judged; NULL: made from the row */
     enum state state;
@@ -159,7 +159,7 @@ ranking(json_t *items)
     {
         json_t *reward = json_object_get(item, "reward");
         const char *class_ = json_string_value(json_object_get(item, "class"));
-        /* The speed of one that is not correct counts for nothing, and the order must not tell it. */
+        /* The speed of an incorrect one counts for nothing, and the order must not disclose it. */
         json_t *components = class_find(class_) == CLASS_OK ? json_object_get(item, "components") : NULL;
         if (json_is_number(reward))
             ranked[n++] = (struct ranked){ i, json_number_value(reward),
@@ -269,7 +269,7 @@ made_cb(uv_work_t *work, int status)
     struct showing *g = work->data;
     struct funnel *f = g->funnel;
 
-    (void)status; /* nobody takes it out of the pool */
+    (void)status; /* the work is never cancelled */
     end(g);
     pending_end_work(f->pending);
 }

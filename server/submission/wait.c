@@ -17,7 +17,7 @@ struct funnel_wait {
     void *arg;
 };
 
-/* Those who wait for what is not here; NULL: no memory. */
+/* The waits for an id that is not here; NULL: no memory. */
 static struct funnel_wait **
 waits_elsewhere(struct funnel *f, const char *id)
 {

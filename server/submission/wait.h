@@ -1,4 +1,4 @@
-/* wait.h - those who wait for an end. Loop thread only. */
+/* wait.h - requests that wait for an end. Loop thread only. */
 #ifndef SUBMISSION_WAIT_H
 #define SUBMISSION_WAIT_H
 
