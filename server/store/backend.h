@@ -42,10 +42,9 @@ struct store_order {
     struct store_lease lease; /* of the node that asks; to join: its name alone */
     int64_t lease_ms;
     struct store_wants wants;
-    struct store_claim
-        claim;   /* the claim to give back; to claim: its id, and the node's previous claim of it */
-    size_t most; /* to claim */
-    int why;     /* the reason of a cancellation */
+    struct store_claim claim; /* to be given back; to claim: its id, and the node's previous claim of it */
+    size_t most;              /* to claim */
+    int why;                  /* the reason of a cancellation */
 
     struct store_lease got_lease;
     struct store_claim got[STORE_CLAIMS_MAX];
