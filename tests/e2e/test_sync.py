@@ -160,11 +160,14 @@ def test_nothing_to_restore_is_not_a_remote_that_is_not_there(workdir: Path, tmp
 def test_the_spot_job_begins_from_nothing_only_where_there_is_nothing(
     tmp_path: Path, status: int, is_begun: bool
 ) -> None:
-    script = (service.ROOT / "client" / "deploy" / "skypilot.yaml").read_text().split("\nrun: |\n")[1]
-    programs = tmp_path / "build" / "bin"
-    programs.mkdir(parents=True)
+    setup, script = (service.ROOT / "client" / "deploy" / "skypilot.yaml").read_text().split("\nrun: |\n")
+    programs, serving = tmp_path / "build" / "bin", tmp_path / "vllm" / "bin"
+    assert "~/vllm/bin/pip install vllm" in setup
+    for directory in (programs, serving):
+        directory.mkdir(parents=True)
+    (serving / "vllm").touch(0o755)
     (programs / "verifierd").write_text("#!/bin/sh\n")
-    (programs / "trainer").write_text(f"#!/bin/sh\necho $1 >>said\n[ $1 = run ] || exit {status}\n")
+    (programs / "trainer").write_text(f"#!/bin/sh\necho $1 >>said\n[ $1 = run ] || exit {status}\ncommand -v vllm\n")
     for program in programs.iterdir():
         program.chmod(0o755)
     (tmp_path / "run.conf").write_text("")
