@@ -72,8 +72,8 @@ enum end { HELD = 0, OUT = 10, EXCUSED = 11, BROKEN = 12 };
 static struct {
     char base[64], scratch[96], neighbour[96], secret[128], theirs[128], open_dir[96];
     char socket_path[108], datagram_path[108], abstract_name[64], setuid_copy[128];
-    char gpu[64];  /* stands for a node of NVIDIA's driver, where root can make one */
-    bool has_gpus; /* what the child is told */
+    char gpu[64];               /* stands for a node of NVIDIA's driver, where root can make one */
+    bool has_gpus, may_connect; /* what the child is told */
     int tcp_port, secret_fd;
     pid_t victim;
     volatile uint32_t *victim_word; /* shared with the victim alone */
@@ -1070,6 +1070,7 @@ settings(void)
                                  .files = 256,
                                  .processes = 4096,
                                  .has_gpus = world.has_gpus,
+                                 .may_connect = world.may_connect,
                                  .hidden = hidden };
 
     hidden[0] = world.base;
@@ -1495,6 +1496,33 @@ listen_on(const char *name, int type)
     return fd;
 }
 
+static int
+talk_to_a_socket_of_its_own(void)
+{
+    listen_on("@verifierd-test-own", SOCK_STREAM);
+    return can_connect("@verifierd-test-own") ? OUT : HELD;
+}
+
+/* As compute-sanitizer does. The host's are another namespace's all the same. */
+static void
+who_may_connect_reaches_its_own_sockets_alone(void **state)
+{
+    const struct attempt own = { "talk_to_a_socket_of_its_own", talk_to_a_socket_of_its_own, NULL,
+                                 NO_CONTROL };
+    const struct attempt other = { "connect_to_an_abstract_socket", connect_to_an_abstract_socket,
+                                   "net_namespace,landlock_scopes", NO_CONTROL };
+    int end;
+
+    (void)state;
+    assert_int_equal(play(&own, false, 0), HELD);
+    world.may_connect = true;
+    end = play(&own, false, 0);
+    int others = play(&other, false, 0);
+    world.may_connect = false;
+    assert_int_equal(end, OUT);
+    assert_true(others == HELD || others == EXCUSED);
+}
+
 static void
 listen_by_tcp(void)
 {
@@ -1604,10 +1632,11 @@ _Static_assert(N_ATTEMPTS >= 80, "the suite does not shrink");
 int
 main(void)
 {
-    struct CMUnitTest tests[N_ATTEMPTS + N_LESSER + 7] = { { NULL, NULL, NULL, NULL, NULL } };
+    struct CMUnitTest tests[N_ATTEMPTS + N_LESSER + 8] = { { NULL, NULL, NULL, NULL, NULL } };
     const struct CMUnitTest others[] = {
         cmocka_unit_test(no_segment_was_left_behind),
         cmocka_unit_test(who_computes_on_a_gpu_can_open_it),
+        cmocka_unit_test(who_may_connect_reaches_its_own_sockets_alone),
         cmocka_unit_test(nothing_survives_the_kill),
         cmocka_unit_test(a_namespace_refused_halfway_leaves_the_zygote_as_it_was),
         cmocka_unit_test(a_frozen_child_does_not_move),

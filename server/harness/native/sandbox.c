@@ -508,7 +508,8 @@ static int
 filter_calls(struct state *st)
 {
     struct seccomp_given given = { .has_pid_namespace = is_on(st, LAYER_PID_NAMESPACE),
-                                   .has_ipc_namespace = is_on(st, LAYER_IPC_NAMESPACE) };
+                                   .has_ipc_namespace = is_on(st, LAYER_IPC_NAMESPACE),
+                                   .may_connect = st->s->may_connect != 0 };
 
     return seccomp_enter(&given);
 }

@@ -69,7 +69,7 @@ enum test {
     UNLESS_STREAM /* the argument, its flags aside, is neither SOCK_STREAM nor SOCK_SEQPACKET */
 };
 
-enum when { EVER, WITHOUT_PID_NAMESPACE, WITHOUT_IPC_NAMESPACE, WITH_SIBLINGS };
+enum when { EVER, WITHOUT_PID_NAMESPACE, WITHOUT_IPC_NAMESPACE, WITH_SIBLINGS, UNLESS_MAY_CONNECT };
 
 struct row {
     int number;
@@ -185,7 +185,7 @@ static const struct row rows[] = {
     { SYS_socket, UNLESS_STREAM, 1, 0, EACCES, EVER },
     { SYS_socketpair, UNLESS_IS, 0, AF_UNIX, EAFNOSUPPORT, EVER },
     { SYS_socketpair, UNLESS_STREAM, 1, 0, EACCES, EVER },
-    { SYS_connect, ALWAYS, 0, 0, ENOENT, EVER },
+    { SYS_connect, ALWAYS, 0, 0, ENOENT, UNLESS_MAY_CONNECT },
 
     /* What waits in a socket is in nobody's pages: watch.c counts each socket by the buffer that it begins with. */
     { SYS_setsockopt, WHEN_IS, 2, SO_SNDBUF, EPERM, EVER },
@@ -304,7 +304,8 @@ applies(const struct row *row, const struct seccomp_given *given)
 {
     return row->when == EVER || (row->when == WITHOUT_PID_NAMESPACE && !given->has_pid_namespace) ||
            (row->when == WITHOUT_IPC_NAMESPACE && !given->has_ipc_namespace) ||
-           (row->when == WITH_SIBLINGS && given->has_siblings);
+           (row->when == WITH_SIBLINGS && given->has_siblings) ||
+           (row->when == UNLESS_MAY_CONNECT && !given->may_connect);
 }
 
 static void

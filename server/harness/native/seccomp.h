@@ -14,6 +14,7 @@ struct seccomp_given {
     bool has_pid_namespace; /* pids name only the child's own processes */
     bool has_ipc_namespace; /* System V objects vanish with the child */
     bool has_siblings;      /* its process group is not its own alone */
+    bool may_connect;       /* to sockets of this machine */
 };
 
 /* Filter the calling thread, which must have no_new_privs, and its descendants. Returns 0 or < 0. */

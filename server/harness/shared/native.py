@@ -801,6 +801,7 @@ class _Sandbox(ctypes.Structure):
         ("layers", c_uint64),
         ("zygote", c_uint64),
         ("has_gpus", c_uint64),
+        ("may_connect", c_uint64),
         ("keep", ctypes.POINTER(c_int)),
         ("n_keep", c_uint64),
         ("hidden", ctypes.POINTER(c_char_p)),
@@ -819,6 +820,7 @@ class SandboxSettings:
     files: int = 512  # of one process; torch and a CUDA context hold some hundred
     processes: int = 4096  # threads count too
     has_gpus: bool = False  # /dev/nvidia* may be used
+    may_connect: bool = False  # to sockets of this machine: for trusted programs alone
     keep: tuple[int, ...] = ()  # descriptors beside 0, 1, 2
     hidden: tuple[Path, ...] = ()  # directories shown empty, but for scratch
     shown: tuple[Path, ...] = ()  # and for these directories below them
@@ -848,6 +850,7 @@ def _sandbox(settings: SandboxSettings, layers: int, zygote: int) -> _Sandbox:
         layers=layers,
         zygote=zygote,
         has_gpus=settings.has_gpus,
+        may_connect=settings.may_connect,
         keep=(c_int * max(1, len(settings.keep)))(*settings.keep),
         n_keep=len(settings.keep),
         hidden=_path_list(settings.hidden),
