@@ -72,6 +72,8 @@ static const struct policy_key keys[] = {
       "speed." },
     { "", "credit_untraced", POLICY_BOOL, AT(credit_untraced), 0, 0, NULL, true,
       "The speed of a candidate of which no plan can be made is credited." },
+    { "", "sanitize", POLICY_BOOL, AT(sanitize), 0, 0, NULL, true,
+      "A run of the plan under compute-sanitizer in the end; it decides nothing." },
     { "variations", "count", POLICY_INT, AT(variations.count), 1, 16, NULL, false,
       "How many cases `full` has." },
     { "variations", "value", POLICY_BOOL, AT(variations.value), 0, 0, NULL, false,

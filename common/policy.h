@@ -18,7 +18,7 @@ struct policy {
     char name[16];
     bool staged, skip_timing_on_failure, tiny_first;
     char precision[8], foreign[12], shapes[8];
-    bool require_plan, credit_untraced;
+    bool require_plan, credit_untraced, sanitize;
     struct {
         int64_t count;
         bool value, shape, dtype;

@@ -41,6 +41,7 @@ static const struct {
     { "cached_from", FREE, OF_IT },
     { "attempts", FREE, OF_IT },
     { "rerun", FREE, "it tells of neighbours" },
+    { "sanitize", FREE, "races show at some calls only" },
     { "created", FREE, TIME },
     { "finished", FREE, TIME },
     { "env", FREE, "it names the machine" },

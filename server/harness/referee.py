@@ -21,7 +21,7 @@ from typing import Any, Final
 import prime
 import torch
 from executor import archive
-from oracle import physics, specification
+from oracle import physics, sanitizer, specification
 from oracle.answers import Answers
 from oracle.gpu_state import DRIFT, KIND, Gpu, disturbance
 from oracle.judge import Job, Policy, Report, timed
@@ -326,6 +326,10 @@ class Referee:
 
     def _op_stage(self, message: Message) -> None:
         name, stage = message.text("job"), message.text("stage")
+        if stage == "sanitize":
+            tool = self._children.get(message.optional_text("child") or "")
+            self._report(name, lambda: self._sanitize(self._jobs.get(name), tool))
+            return
         self._report(name, lambda: self._stage(name, stage, own=bool(message.body.get("own"))))
 
     def _stage(self, name: str, stage: str, *, own: bool) -> Report:
@@ -346,6 +350,11 @@ class Referee:
             if stage == ("full" if self._gpu is None else "timing"):
                 job.tell_generality(report)
             return report
+
+    def _sanitize(self, job: Job | None, tool: Peer | None) -> Report:
+        if job is not None:
+            job.reference.peer.thaw()
+        return Report("sanitize", "pass", None, 1, 1, detail=sanitizer.look(job, tool))
 
     @contextlib.contextmanager
     def _standing_still(self) -> Iterator[None]:

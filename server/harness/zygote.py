@@ -25,8 +25,8 @@ from typing import Any, Final
 import prime
 from shared import native, wire
 
-ROLES: Final = {"static": ("ast", "inspect"), "compile": ("compile", "build"), "run": ("run",)}
-FOREIGN_ROLES: Final = ("compile", "build", "run")
+ROLES: Final = {"static": ("ast", "inspect"), "compile": ("compile", "build"), "run": ("run", "sanitize")}
+FOREIGN_ROLES: Final = ("compile", "build", "run", "sanitize")
 """Roles in which foreign code runs, or is compiled."""
 
 PROCESSES: Final = 256
@@ -194,6 +194,7 @@ class Zygote:
                 (request.cgroup / "cgroup.procs").write_text("0")
             settings = replace(
                 sandbox_settings(request.scratch, request.uid, self._base, self._device),
+                may_connect=request.role == "sanitize",
                 memory_bytes=request.memory_bytes,
                 file_bytes=request.file_bytes,
                 keep=(channel_fd, error_fd),
@@ -389,6 +390,10 @@ def run_role(role: str, channel: wire.Channel, scratch: Path, device: str) -> No
         from static import inspect_stage
 
         inspect_stage.main(channel)
+    elif role == "sanitize":
+        from executor import sanitize
+
+        sanitize.main(channel, scratch)
     else:
         from live import child
 

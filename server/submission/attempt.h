@@ -67,6 +67,7 @@ struct attempt {
     json_t *tiny, *full, *timing; /* the referee's details */
     json_t *env;                  /* versions and GPU of the workers that judged it */
     json_t *baseline;             /* of torch.compile, as it is reported; NULL: none was made */
+    json_t *sanitize;             /* the report of compute-sanitizer; NULL: it was not run */
 
     stage_ended_cb *ended; /* the driver: receives the end of a stage */
     enum { STEP_AST, STEP_COMPILE, STEP_PUBLISH, STEP_INSPECT, STEP_BUILD } step;
@@ -86,6 +87,7 @@ struct attempt {
     struct device_worker *device_worker;
     bool is_finishing; /* the verdict is clear, the device worker still has to let go */
     bool is_parking;   /* the same, and it will wait for its group */
+    bool is_sanitized; /* its own verdict is clear, and the device worker was asked for `sanitize` */
     bool is_comparing; /* its own verdict is clear, and the device worker times the compiled reference */
     bool is_reference_lost;
     char reference_error[512]; /* the reference's message when it was lost */

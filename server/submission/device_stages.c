@@ -26,6 +26,9 @@
  * found is what the referee reports of it.
  */
 
+/* The referee keeps a shorter one (server/harness/executor/sanitize.py). */
+#define SANITIZE_LIMIT_MS 120000
+
 static void report_cb(void *arg, const struct stage_report *r);
 static void closed_cb(void *arg, const struct job_closing *c);
 
@@ -175,12 +178,31 @@ close_for_reference(struct submission *s, const struct stage_report *r)
     device_worker_close(j->device_worker);
 }
 
+void
+device_stages_finish(struct submission *s)
+{
+    struct attempt *j = s->attempt;
+
+    if (j->policy.sanitize && !j->is_sanitized && j->plan && device_worker_gpu(j->device_worker)) {
+        j->is_sanitized = true;
+        device_worker_sanitize(j->device_worker, SANITIZE_LIMIT_MS);
+    } else if (!baseline_begin(s)) {
+        j->is_finishing = true;
+        device_worker_close(j->device_worker);
+    }
+}
+
 static void
 report_cb(void *arg, const struct stage_report *r)
 {
     struct submission *s = arg;
     struct attempt *j = s->attempt;
 
+    if (j->is_sanitized && !j->is_comparing) {
+        j->sanitize = json_incref(r->detail);
+        device_stages_finish(s);
+        return;
+    }
     if (j->is_comparing) {
         if (baseline_report(s, r)) {
             j->is_finishing = true;
@@ -242,9 +264,10 @@ closed_cb(void *arg, const struct job_closing *c)
     j->device_worker = NULL;
     release_device(s);
     attempt_take_output(j, c->output, c->output_lost, s->funnel->config->output_limit_bytes);
-    /* The candidate's own verdict stands, also when the compiled reference failed. */
-    if (j->is_comparing && !j->is_finishing && !submission_is_stopped(s)) {
-        baseline_lost(s, c->is_lost ? c->why : "the device let go of it");
+    /* The candidate's own verdict stands, whatever became of what the policy asks for in addition. */
+    if ((j->is_sanitized || j->is_comparing) && !j->is_finishing && !submission_is_stopped(s)) {
+        if (j->is_comparing)
+            baseline_lost(s, c->is_lost ? c->why : "the device let go of it");
         j->is_finishing = true;
     }
     report(s, after_device_worker(s, c));

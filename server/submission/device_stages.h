@@ -10,6 +10,11 @@ struct device_worker;
 struct stage_end device_stages_open(struct submission *s, struct device_worker *l, stage_ended_cb *ended);
 /* The stage that it is in. */
 struct stage_end device_stages_run(struct submission *s);
+/*
+ * Nothing follows for its verdict: the device worker, which it has, does what else the policy asks for, and lets go of it.
+ * STAGE_CLOSED follows.
+ */
+void device_stages_finish(struct submission *s);
 /* The candidate is loaded again, in a fresh process: STAGE_OPENED follows. */
 struct stage_end device_stages_reopen(struct submission *s);
 

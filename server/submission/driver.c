@@ -32,7 +32,6 @@
 #include "server/submission/state.h"
 #include "server/submission/story.h"
 #include "server/submission/submission.h"
-#include "server/task/baseline.h"
 #include "server/task/registrar.h"
 #include "server/workers/device_worker.h"
 #include "server/workers/zygote.h"
@@ -383,17 +382,11 @@ conclude(struct submission *s)
 static void
 finish(struct submission *s)
 {
-    struct attempt *j = s->attempt;
-
     scheduler_release_slot(s->funnel->scheduler, &s->job);
-    if (j->device_worker && baseline_begin(s))
-        return;
-    if (j->device_worker) {
-        j->is_finishing = true;
-        device_worker_close(j->device_worker);
-        return;
-    }
-    conclude(s);
+    if (s->attempt->device_worker)
+        device_stages_finish(s);
+    else
+        conclude(s);
 }
 
 static void

@@ -37,7 +37,7 @@ static const struct {
     { "timing", TOLD_HONEST },       { "stages", TOLD_HONEST },       { "error", TOLD_HONEST },
     { "kernels", TOLD_HONEST },      { "env", TOLD_HONEST },          { "seed", TOLD_HONEST },
     { "attempts", TOLD_HONEST },     { "evidence", TOLD_NEVER },      { "cancel_reason", TOLD_ALWAYS },
-    { "rerun", TOLD_HONEST },        { "plan", TOLD_HONEST },
+    { "rerun", TOLD_HONEST },        { "plan", TOLD_HONEST },         { "sanitize", TOLD_HONEST },
 };
 
 /* Of the rules of class policy, those that a candidate cannot learn a way around from: what each must have. */

@@ -417,6 +417,25 @@ plan_json(const struct attempt *j)
     return json_null();
 }
 
+/* What compute-sanitizer saw, or why it saw nothing; null where nobody asked. Given. */
+static json_t *
+sanitize_json(const struct submission *s)
+{
+    const struct attempt *j = s->attempt;
+    json_t *gpu = json_object_get(j->env, "gpu");
+
+    if (!j->policy.sanitize || s->state != STATE_DONE)
+        return json_null();
+    if (j->sanitize)
+        return json_incref(j->sanitize);
+    return json_pack("{s:s, s:[]}", "why",
+                     !gpu                ? "it did not reach a device"
+                     : json_is_null(gpu) ? "there is no GPU"
+                     : !j->plan          ? "it has no plan, and only a plan can be replayed"
+                                         : "the device let go of it before",
+                     "tools");
+}
+
 json_t *
 verdict_json(const struct submission *s)
 {
@@ -443,6 +462,7 @@ verdict_json(const struct submission *s)
     json_object_set_new(out, "error", j->error ? json_incref(j->error) : json_null());
     json_object_set_new(out, "kernels", j->compiled ? json_incref(j->compiled) : json_array());
     json_object_set_new(out, "plan", plan_json(j));
+    json_object_set_new(out, "sanitize", sanitize_json(s));
     json_object_set_new(out, "env", j->env ? json_incref(j->env) : json_null());
     policy_shown(&j->policy, policy);
     json_object_set_new(out, "policy", json_string(policy));

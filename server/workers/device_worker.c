@@ -386,6 +386,13 @@ device_worker_stage(struct device_worker *w, const char *stage, int64_t limit_ms
 }
 
 void
+device_worker_sanitize(struct device_worker *w, int64_t limit_ms)
+{
+    job_sanitize(w->job, limit_ms);
+    pump(w);
+}
+
+void
 device_worker_reopen(struct device_worker *w)
 {
     job_reopen(w->job);

@@ -74,6 +74,8 @@ int device_worker_open(struct device_worker *w, const struct job_submission *s, 
                        void *arg, struct error *err);
 /* After a report: one more stage, at most limit_ms of it. */
 void device_worker_stage(struct device_worker *w, const char *stage, int64_t limit_ms);
+/* After the last report of a plan on a GPU: compute-sanitizer looks at it, and a report of stage "sanitize" says what it saw. */
+void device_worker_sanitize(struct device_worker *w, int64_t limit_ms);
 /* After a report with is_reopen: a fresh process, loaded; answers with a report of stage "open". */
 void device_worker_reopen(struct device_worker *w);
 /*

@@ -41,6 +41,7 @@ struct gpu_children {
     const struct gpu_children_ops *ops;
     void *arg;
     struct prefork_pool *pool;
+    struct zygote *zygote;
     struct gpu_child *list;
     bool is_stuck; /* as gpu_children_take_stuck() says */
     int failures;
@@ -87,15 +88,20 @@ gpu_children_note_busy(struct gpu_children *all, bool is_busy)
 /* --- the pool --- */
 
 static bool
-spawned_cb(void *arg, struct child *child)
+tell_referee(struct gpu_children *all, struct child *child)
 {
-    struct gpu_children *all = arg;
     AUTO_FD int channel = child_take_channel(child), pidfd = child_take_pidfd(child);
 
     if (channel < 0 || pidfd < 0)
         return false;
     referee_child(all->referee, child_name(child), fd_take(&channel), fd_take(&pidfd));
     return true;
+}
+
+static bool
+spawned_cb(void *arg, struct child *child)
+{
+    return tell_referee(arg, child);
 }
 
 static void
@@ -239,6 +245,40 @@ gpu_children_take_executor(struct gpu_children *all)
         }
     }
     return NULL;
+}
+
+static void
+tool_spawned_cb(void *arg, struct child *child)
+{
+    struct gpu_child *c = arg;
+
+    c->is_known = tell_referee(c->all, child);
+    if (!c->is_known)
+        child_kill(child);
+    c->all->ops->changed(c->all->arg);
+}
+
+struct gpu_child *
+gpu_children_take_tool(struct gpu_children *all)
+{
+    static const struct child_ops tool_ops = { .spawned = tool_spawned_cb, .ended = ended_cb };
+    struct gpu_child *c = calloc(1, sizeof(*c));
+    struct error err = { 0 };
+
+    if (!c || child_new(all->zygote, CHILD_SANITIZE, &tool_ops, c, &c->child, &err) != 0) {
+        free(c);
+        return NULL;
+    }
+    c->all = all;
+    c->use = GPU_CHILD_TOOL;
+    DL_APPEND(all->list, c);
+    return c;
+}
+
+bool
+gpu_child_is_known(const struct gpu_child *c)
+{
+    return c->is_known;
 }
 
 static int
@@ -411,7 +451,9 @@ gpu_children_new(uv_loop_t *loop, const struct config *config, const char *devic
     *out = NULL;
     if (!all)
         return error_set(err, ERR_NOMEM, "no memory for the children of %s", device);
-    *all = (struct gpu_children){ .config = config, .referee = referee, .ops = ops, .arg = arg };
+    *all = (struct gpu_children){
+        .config = config, .referee = referee, .zygote = zygote, .ops = ops, .arg = arg
+    };
     const struct prefork_rules rules = {
         .most = config->pool, .making_max = MAKING_MAX, .warm_ms = WARM_MS, .ops = &pool_ops, .arg = all
     };

@@ -29,6 +29,7 @@ enum gpu_child_use {
     GPU_CHILD_CANDIDATE,
     GPU_CHILD_RENEWING, /* it has run a plan, of which the referee lets nothing stay */
     GPU_CHILD_EXECUTOR, /* it waits for the next plan */
+    GPU_CHILD_TOOL,     /* it has compute-sanitizer look at a plan, once */
     GPU_CHILD_ENDING
 };
 
@@ -69,6 +70,9 @@ struct gpu_child *gpu_children_reference(const struct gpu_children *all, const c
 struct gpu_child *gpu_children_take(struct gpu_children *all, enum gpu_child_use use, const char *task_id);
 /* An executor, as a candidate from now on; NULL: none waits. */
 struct gpu_child *gpu_children_take_executor(struct gpu_children *all);
+/* One is begun, and is used once it is known to the referee. NULL: it cannot be. */
+struct gpu_child *gpu_children_take_tool(struct gpu_children *all);
+bool gpu_child_is_known(const struct gpu_child *c);
 bool gpu_children_are_renewing(const struct gpu_children *all); /* one will wait soon, or be gone */
 /* A candidate that ran a plan is renewed; no pointer to it may be kept. False: it has run enough, or is gone. */
 bool gpu_child_keep(struct gpu_child *c);

@@ -35,7 +35,7 @@ struct work {
     bool is_limited;    /* its deadline has passed, and the child was killed for it */
     bool is_abnormal;   /* the device may have been harmed */
     int64_t wanting_ns; /* monotonic: since when it waits for children */
-    struct gpu_child *candidate, *reference;
+    struct gpu_child *candidate, *reference, *tool;
     struct job_submission what; /* a reference to its policy is owned */
     struct job_registration task;
     const char *task_id; /* of either */
@@ -184,8 +184,8 @@ timer_cb(uv_timer_t *timer)
         w->is_limited = true;
         j->asked.stolen_ms = stolen_ms(j, &now);
     }
-    if (j->asked.strikes == 1 && w->candidate)
-        child_kill(gpu_child_process(w->candidate));
+    if (j->asked.strikes == 1 && (w->tool || w->candidate))
+        child_kill(gpu_child_process(w->tool ? w->tool : w->candidate));
     else if (j->asked.strikes <= 2 && w->reference)
         child_kill(gpu_child_process(w->reference));
     else
@@ -292,7 +292,9 @@ ask_stage(struct job *j)
         !(referee_gpu(j->referee) ? gpu_children_can_stand_still(j->children)
                                   : gpu_children_are_quiet(j->children)))
         return;
-    referee_stage(j->referee, j->id, w->stage);
+    if (w->tool && !gpu_child_is_known(w->tool))
+        return;
+    referee_stage(j->referee, j->id, w->stage, w->tool ? child_name(gpu_child_process(w->tool)) : NULL);
     await(j, w->limit_ms);
 }
 
@@ -304,6 +306,23 @@ job_stage(struct job *j, const char *stage, int64_t limit_ms)
     snprintf(j->work.stage, sizeof(j->work.stage), "%s", stage);
     j->work.limit_ms = limit_ms;
     move(j, PHASE_QUIET);
+}
+
+void
+job_sanitize(struct job *j, int64_t limit_ms)
+{
+    j->work.tool = gpu_children_take_tool(j->children);
+    job_stage(j, "sanitize", limit_ms);
+}
+
+static void
+end_tool(struct work *w)
+{
+    if (!w->tool)
+        return;
+    child_kill(gpu_child_process(w->tool));
+    gpu_child_let_go(w->tool);
+    w->tool = NULL;
 }
 
 void
@@ -362,9 +381,11 @@ job_child_ended(struct job *j, const struct gpu_child *c)
 {
     struct work *w = &j->work;
 
-    if (job_is_none(j) || (c != w->candidate && c != w->reference))
+    if (job_is_none(j) || (c != w->candidate && c != w->reference && c != w->tool))
         return false;
-    if (c == w->reference) {
+    if (c == w->tool) {
+        w->tool = NULL;
+    } else if (c == w->reference) {
         w->reference = NULL;
     } else {
         inherit(w, gpu_child_process(c));
@@ -412,6 +433,10 @@ job_close(struct job *j)
     if (j->phase == PHASE_NONE || j->phase == PHASE_CLOSE)
         return;
     move(j, PHASE_CLOSE);
+    if (j->work.tool && j->asked.is_due)
+        child_kill(gpu_child_process(j->work.tool));
+    else
+        end_tool(&j->work);
     if (j->work.candidate && !j->asked.is_due && !j->work.is_abnormal) {
         if (!keeps_executor(j))
             let_go(j);
@@ -489,6 +514,7 @@ job_reported(struct job *j, const char *id, struct stage_report *report)
     if (report->outcome == REPORT_FAIL || w->is_limited)
         note_neighbours(j, report);
     answered(j);
+    end_tool(w);
     w->is_abnormal |= class_info(report->class_)->is_abnormal || report->is_reopen;
     j->drifts += is_drift(report);
     if (report->is_reference && w->reference) {

@@ -57,6 +57,7 @@ bool job_is_none(const struct job *j);
 void job_open(struct job *j, const struct job_submission *s, const struct job_ops *ops, void *arg);
 void job_register(struct job *j, const struct job_registration *r, job_registered_cb *cb, void *arg);
 void job_stage(struct job *j, const char *stage, int64_t limit_ms);
+void job_sanitize(struct job *j, int64_t limit_ms);
 void job_reopen(struct job *j);
 void job_reopen_compiled(struct job *j, json_t *policy);
 void job_close(struct job *j);

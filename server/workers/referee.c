@@ -109,9 +109,10 @@ referee_open(struct referee *r, const char *job, const char *reference, const ch
 }
 
 void
-referee_stage(struct referee *r, const char *job, const char *stage)
+referee_stage(struct referee *r, const char *job, const char *stage, const char *tool)
 {
-    tell(r, json_pack("{s:s, s:s, s:s}", "op", "stage", "job", job, "stage", stage), NULL, 0);
+    tell(r, json_pack("{s:s, s:s, s:s, s:s*}", "op", "stage", "job", job, "stage", stage, "child", tool),
+         NULL, 0);
 }
 
 void

@@ -73,7 +73,8 @@ bool referee_register(struct referee *r, const char *job, const char *child,
                       const struct job_registration *what);
 bool referee_open(struct referee *r, const char *job, const char *reference, const char *candidate,
                   const struct job_submission *what);
-void referee_stage(struct referee *r, const char *job, const char *stage);
+/* tool: the child in which compute-sanitizer runs, for "sanitize"; NULL: none. */
+void referee_stage(struct referee *r, const char *job, const char *stage, const char *tool);
 /* is_kept: its candidate's process, which ran a plan, is to be made fit for another one; child_gone() where it is not. */
 void referee_close(struct referee *r, const char *job, bool is_kept);
 void referee_canary(struct referee *r);

@@ -35,7 +35,7 @@
 #endif
 #define SIGNAL_PROCESS_GROUP (1U << 2) /* PIDFD_SIGNAL_PROCESS_GROUP, from Linux 6.9 on */
 
-static const char *const role_name[] = { "ast", "compile", "inspect", "build", "run" };
+static const char *const role_name[] = { "ast", "compile", "inspect", "build", "run", "sanitize" };
 _Static_assert(ARRAY_LEN(role_name) == CHILD_NROLES, "name every role");
 
 struct zygote {
@@ -272,8 +272,8 @@ child_limit(struct child *c, int64_t limit_ms)
 {
     if (c->has_ended || c->end.was_killed)
         return;
-    if (limit_ms == 0 || c->role != CHILD_RUN)
-        contention_read(&c->pid, c->role != CHILD_RUN, &c->begun);
+    if (limit_ms == 0 || c->role < CHILD_RUN)
+        contention_read(&c->pid, c->role < CHILD_RUN, &c->begun);
     c->is_limit = limit_ms > 0;
     if (limit_ms > 0)
         uv_timer_start(&c->timer, timer_cb, (uint64_t)limit_ms, 0);
@@ -325,7 +325,7 @@ connect_child(struct child *c, int theirs[2], struct error *err)
     if (channel_pair(ends, err) != 0)
         return err->code;
     theirs[0] = ends[1];
-    if (c->role == CHILD_RUN) {
+    if (c->role >= CHILD_RUN) {
         c->run_channel = ends[0];
         return 0;
     }

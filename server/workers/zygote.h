@@ -51,7 +51,15 @@ json_t *zygote_ready_message(const struct zygote *z); /* view; NULL before it wa
 
 /* --- children --- */
 
-enum child_role { CHILD_AST, CHILD_COMPILE, CHILD_INSPECT, CHILD_BUILD, CHILD_RUN, CHILD_NROLES };
+enum child_role {
+    CHILD_AST,
+    CHILD_COMPILE,
+    CHILD_INSPECT,
+    CHILD_BUILD,
+    CHILD_RUN,
+    CHILD_SANITIZE,
+    CHILD_NROLES
+};
 const char *child_role_name(enum child_role role);
 
 /* How a child ended. */
@@ -103,7 +111,7 @@ const struct child_end *child_end(const struct child *c); /* NULL while it lives
 const struct buffer *child_output(const struct child *c); /* view */
 int64_t child_output_lost(const struct child *c);         /* bytes beyond the limit, not kept */
 void child_forget_output(struct child *c); /* what it writes from now on belongs to another owner */
-int child_take_channel(struct child *c);   /* a run child's end for the referee, the caller's; once */
+int child_take_channel(struct child *c);   /* of a device's child: the referee's end, the caller's; once */
 int child_take_pidfd(struct child *c);     /* the caller's; -1 before it was spawned */
 
 #endif

@@ -37,7 +37,8 @@ struct gpu_child {
 };
 
 static struct gpu_child candidate = { .child = { .name = "candidate" } },
-                        reference = { .child = { .name = "reference" } };
+                        reference = { .child = { .name = "reference" } },
+                        tool = { .child = { .name = "tool" } };
 static bool is_ready, is_quiet, is_on_gpu, has_executor, is_renewing, has_run_enough;
 
 const char *
@@ -56,7 +57,7 @@ child_pid(const struct child *c)
 void
 child_kill(struct child *c)
 {
-    note(c == &candidate.child ? "kill" : "kill-reference");
+    note(c == &candidate.child ? "kill" : c == &tool.child ? "kill-tool" : "kill-reference");
 }
 
 void
@@ -218,12 +219,27 @@ referee_register(struct referee *r, const char *job, const char *child, const st
 }
 
 void
-referee_stage(struct referee *r, const char *job, const char *stage)
+referee_stage(struct referee *r, const char *job, const char *stage, const char *child)
 {
     (void)r;
     (void)job;
     (void)stage;
-    note("ask-stage");
+    note(child ? "ask-tool" : "ask-stage");
+}
+
+struct gpu_child *
+gpu_children_take_tool(struct gpu_children *all)
+{
+    (void)all;
+    note("take-tool");
+    return is_quiet ? &tool : NULL;
+}
+
+bool
+gpu_child_is_known(const struct gpu_child *c)
+{
+    (void)c;
+    return is_ready;
 }
 
 void
@@ -519,6 +535,42 @@ an_executor_is_for_plans_alone(void **state)
     close(fd);
 }
 
+/* It is asked with its process, once that is known, and that process ends with the report; without one where it is lost. */
+static void
+the_tool_has_a_process_of_its_own_for_one_report(void **state)
+{
+    static const struct {
+        bool is_lost, is_closed_before, is_closed_after;
+        const char *expected;
+    } rows[] = {
+        { false, false, false, "take-tool ask-tool kill-tool let-go reported" },
+        { true, false, false, "take-tool ask-stage reported" },
+        { false, true, false, "take-tool kill-tool let-go kill forget let-go closed ended" },
+        { false, false, true, "take-tool ask-tool kill-tool kill" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct rig r;
+        rig_new(&r, ANSWERED);
+        is_ready = false;
+        job_sanitize(r.job, 60000);
+        job_pump(r.job);
+        assert_string_equal(done, "take-tool");
+        if (rows[i].is_lost)
+            job_child_ended(r.job, &tool);
+        is_ready = !rows[i].is_closed_before;
+        job_pump(r.job);
+        if (rows[i].is_closed_before || rows[i].is_closed_after)
+            happens(&r, CLOSES);
+        else
+            report(&r, "j1", CLASS_NONE);
+        if (strcmp(done, rows[i].expected) != 0)
+            fail_msg("row %zu: \"%s\", not \"%s\"", i, done, rows[i].expected);
+        rig_free(&r);
+    }
+}
+
 int
 main(void)
 {
@@ -527,6 +579,7 @@ main(void)
         cmocka_unit_test(a_job_that_is_asked_closes_after_the_end_and_the_report),
         cmocka_unit_test(a_process_that_ran_a_plan_is_kept),
         cmocka_unit_test(an_executor_is_for_plans_alone),
+        cmocka_unit_test(the_tool_has_a_process_of_its_own_for_one_report),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,6 +61,7 @@ Verdict = TypedDict(
         "feedback": Feedback | None,
         "error": dict[str, Any] | None,
         "plan": dict[str, Any] | None,
+        "sanitize": dict[str, Any] | None,
         "policy": str,
         "until": str | None,
         "seed": str | None,

@@ -172,7 +172,7 @@ class Model:
         took: dict[int, float] = {}
         failed: StepError | None = None
         for index, alternative in enumerate(step.alternatives):
-            if not all(self._kernels.has(kernel) for kernel in _kernels_of(alternative.steps)):
+            if not all(self._kernels.has(kernel) for kernel in kernels_of(alternative.steps)):
                 continue
             try:
                 took[index] = self._time(partial(run, index))
@@ -193,10 +193,10 @@ class Model:
         return statistics.median(a.elapsed_time(b) for a, b in itertools.pairwise(events))
 
 
-def _kernels_of(steps: tuple[plan.Step, ...]) -> Iterator[int]:
+def kernels_of(steps: tuple[plan.Step, ...]) -> Iterator[int]:
     for step in steps:
         if isinstance(step, plan.Launch):
             yield step.kernel
         elif isinstance(step, plan.Choose):
             for alternative in step.alternatives:
-                yield from _kernels_of(alternative.steps)
+                yield from kernels_of(alternative.steps)

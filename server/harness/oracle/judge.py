@@ -83,6 +83,7 @@ class Policy:
     is_fixed: bool  # exactly `trials`, no early stop
     events: bool
     is_cold: bool  # the L2 cache is flushed before each bell
+    sanitizes: bool  # compute-sanitizer looks at the plan in the end
 
     @staticmethod
     def parse(found: Json) -> Policy:
@@ -100,6 +101,7 @@ class Policy:
             is_fixed=bool(timing.get("fixed", False)),
             events=bool(timing.get("events", True)),
             is_cold=bool(timing.get("cold", True)),
+            sanitizes=bool(found.get("sanitize", False)),
         )
 
 
@@ -308,6 +310,7 @@ class Job:
         self._took_ns = math.inf
         self._call_ns: dict[str, tuple[float, int]] = {}
         """By case: what a call of the candidate took, seen from here, and the elements of that case."""
+        self.images: bytes | None = None  # of its plan, where they are needed again
         self.is_planned = False  # a plan is judged, in a process that runs no code of the candidate's but its kernels
 
     # --- open ---
@@ -328,6 +331,7 @@ class Job:
             self.candidate.give_arena(heap_base + heap, Heap(heap_base, heap, pool))
             if images is not None:
                 self.is_planned = True
+                self.images = images if self.policy.sanitizes else None
                 self.candidate.load_plan(images, source, self.policy.foreign, BUILD_LIMIT_MS)
                 return Report("open", "pass", None, 1, 1)
             self.candidate.load(source, entry, "candidate", cache, BUILD_LIMIT_MS)

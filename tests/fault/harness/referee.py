@@ -30,6 +30,15 @@ SPEC = {
 }
 MISMATCH = {"case": "original", "output": "0", "index": [0, 3], "expected": 1.5, "got": 1.25, "differing": 5, "of": 64}
 
+FINDING = {"what": "Invalid __global__ write", "kernel": "kernel", "file": "candidate.py", "line": 8, "reports": 2}
+LOOKED = [
+    {"tool": "memcheck", "ran": True, "why": None, "cases": ["own"], "errors": 2, "findings": [
+        FINDING | {"thread": "(8,0,0)", "block": "(0,1,0)", "text": "1 bytes after the nearest allocation"},
+        FINDING | {"kernel": None, "file": None, "line": None, "thread": None, "block": None, "text": "", "reports": 1},
+    ]},
+    {"tool": "racecheck", "ran": False, "why": "it did not end within 90 s", "cases": [], "errors": 0, "findings": []},
+]  # fmt: skip
+
 
 DRIFT = 0.05
 """server/harness/oracle/gpu_state.py's."""
@@ -165,9 +174,9 @@ class Referee:
             self.stage(job, "open")
 
     def op_stage(self, message: wire.Message) -> None:
-        self.stage(message.text("job"), message.text("stage"))
+        self.stage(message.text("job"), message.text("stage"), message.optional_text("child"))
 
-    def stage(self, name: str, stage: str) -> None:
+    def stage(self, name: str, stage: str, tool: str | None = None) -> None:
         job = self.jobs[name]
         note(f"stage {stage}")
         todo = script.steps(job.source.decode("utf-8", "replace"), stage)
@@ -175,7 +184,7 @@ class Referee:
             os.kill(os.getpid(), signal.SIGKILL)
         if "kill_referee" in todo:
             os._exit(1)
-        child = self.children.get(job.candidate)
+        child = self.children.get(tool or job.candidate)
         try:
             step = child.do(stage, job.source) if child is not None else "fail:crash"
         except Gone:
@@ -215,6 +224,8 @@ class Referee:
             if outcome == "inconclusive":
                 detail.update({"outcome": outcome, "why": "as the script says"})
             outcome = "pass" if outcome not in ("fail", "skip") else outcome
+        elif stage == "sanitize":
+            detail = {"why": None, "tools": LOOKED} if outcome == "pass" else {"why": "as the script says", "tools": []}
         elif stage in ("tiny", "full"):
             detail = {"cases": [{"name": "original"}], "passed": 1, "first_mismatch": None}
             detail.update({"reference_peak_bytes": 4, "max_abs": 0.0, "max_rel": 0.0})

@@ -69,10 +69,11 @@ def inspect(channel: wire.Channel) -> None:
     channel.send({"ev": "result", "outcome": "pass", "kernels": kernels})
 
 
-def run(channel: wire.Channel, scratch: Path) -> None:
-    """Do what the referee passes on, one stage after another."""
+def run(channel: wire.Channel, scratch: Path, *, is_tool: bool) -> None:
+    """Do what the referee passes on, one stage after another. is_tool: it is asked without being ready first."""
     time.sleep(float(SETTINGS.get("SCRIPT_MAKE_S", "0")))
-    channel.send({"ev": "ready"})
+    if not is_tool:
+        channel.send({"ev": "ready"})
     while True:
         try:
             request = channel.receive()
@@ -107,7 +108,7 @@ def become(message: wire.Message) -> None:
     elif role == "inspect":
         inspect(channel)
     else:
-        run(channel, scratch)
+        run(channel, scratch, is_tool=role == "sanitize")
 
 
 class Zygote:

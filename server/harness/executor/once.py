@@ -1,0 +1,95 @@
+"""A plan, run once for each case while a tool looks on: a program, which executor/sanitize.py starts under the tool.
+
+Nobody looks at its answers. Its standard output has a line of JSON for each case that it went through, and one at the
+end: {"case": NAME}, {"end": null or why not all of them}.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from shared import native, operators, plan
+
+from executor import archive, gpu
+from executor.steps import StepError
+
+SEED = 1
+
+
+class _Model(gpu.Model):
+    """Which configuration is the quickest cannot be found under a tool: it takes the first that compiles."""
+
+    def _quickest(self, step: plan.Choose, run: Callable[[int], None]) -> int:
+        for index, alternative in enumerate(step.alternatives):
+            if all(self._kernels.has(kernel) for kernel in gpu.kernels_of(alternative.steps)):
+                return index
+        raise StepError(step.line, "no configuration of this kernel compiles")
+
+    def _room(self, size: int) -> torch.Tensor:
+        """Written: how a kernel uses its own scratch is Triton's doing, and initcheck does not see all of that."""
+        return super()._room(size).zero_()
+
+
+def _placed(value: Any, device: torch.device) -> Any:
+    """The same with each tensor in memory of its own on the device."""
+    if isinstance(value, torch.Tensor):
+        return value.to(device)
+    if isinstance(value, list | tuple):
+        return type(value)(_placed(item, device) for item in value)
+    if isinstance(value, dict):
+        return {key: _placed(item, device) for key, item in value.items()}
+    return value
+
+
+def _run(folder: Path, limit_s: float) -> str | None:
+    """Why not all cases were run."""
+    end = time.monotonic() + limit_s
+    torch.cuda.init()
+    native.gpu_init(0)
+    device = torch.device("cuda", 0)
+    found, images = archive.unpack((folder / "images").read_bytes())
+    kernels = gpu.Kernels(found, images)
+    allows = partial(operators.permits, foreign="any")  # the compiler has refused what the policy does
+    inputs: dict[str, list[Any]] = torch.load(folder / "inputs", weights_only=True)
+    why = None
+    for case, args in inputs.items():
+        if case not in {trace.case for trace in found.traces}:
+            continue
+        if time.monotonic() > end:
+            return f"there was no time for the case {case} and larger ones"
+        try:
+            model = _Model(found.trace(case), kernels, device, allows=allows, prepares=allows)
+            model.construct(SEED)
+            model(*_placed(args, device))
+            torch.cuda.synchronize()
+            _tell({"case": case})
+        except StepError as error:  # no kernel may have been compiled for a case that nobody promised
+            why = why or f"the case {case}: {error}"
+        except Exception as error:
+            text = str(error).partition("\n")[0]
+            return f"the case {case} ended with {type(error).__name__}: {text}"
+    return why
+
+
+def _tell(said: dict[str, Any]) -> None:
+    print(json.dumps(said), flush=True)
+
+
+def main() -> int:
+    try:
+        why = _run(Path(sys.argv[1]), float(sys.argv[2]))
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+    _tell({"end": why})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
