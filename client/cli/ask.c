@@ -11,6 +11,7 @@ enum {
     OPT_REFERENCE = 512,
     OPT_ENTRY,
     OPT_POLICY,
+    OPT_SANITIZE,
     OPT_REWARD,
     OPT_UNTIL,
     OPT_GPU,
@@ -27,6 +28,8 @@ static const struct argp_option options[] = {
     { "entry-point", OPT_ENTRY, "NAME", 0, "The candidate's class (default ModelNew)", 0 },
     { "policy", OPT_POLICY, "FILE|NAME,KEY=VALUE,...", 0,
       "What is judged and how, as hybrid,shapes=require (default strict): `verifier policies`", 0 },
+    { "sanitize", OPT_SANITIZE, NULL, 0,
+      "Have a run of the plan under compute-sanitizer in the end, which decides nothing", 0 },
     { "reward", OPT_REWARD, "KIND|JSON", 0, "What a verdict is worth, as staged or {\"kind\": …}", 0 },
     { "until", OPT_UNTIL, "STAGE", 0, "Stop after ast, compile, tiny, full or timing", 0 },
     { "gpu", OPT_GPU, "NAME", 0, "Judge it on a GPU with this in its name, as H100", 0 },
@@ -91,6 +94,9 @@ parse(int key, char *arg, struct argp_state *state)
         json_decref(a->reward);
         a->reward = reward_of(state, arg);
         return 0;
+    case OPT_SANITIZE:
+        a->is_sanitized = true;
+        return 0;
     case OPT_NO_CACHE:
         a->is_uncached = true;
         return 0;
@@ -147,6 +153,19 @@ put_task(const struct ask *a, json_t *body)
     return code;
 }
 
+/* The policy with one more key. Given; NULL: nothing was said. */
+static json_t *
+policy_of(const struct ask *a)
+{
+    if (!a->is_sanitized)
+        return a->policy ? json_incref(a->policy) : NULL;
+    json_t *policy = json_is_object(a->policy) ? json_copy(a->policy) : json_object();
+    if (json_is_string(a->policy))
+        json_object_set(policy, "name", a->policy);
+    json_object_set_new(policy, "sanitize", json_true());
+    return policy;
+}
+
 int
 ask_put(const struct ask *a, json_t *body)
 {
@@ -155,8 +174,9 @@ ask_put(const struct ask *a, json_t *body)
     set_text(body, "gpu", a->gpu);
     set_text(body, "priority", a->priority);
     set_text(body, "client", a->client);
-    if (a->policy)
-        json_object_set(body, "policy", a->policy);
+    AUTO_JSON json_t *policy = policy_of(a);
+    if (policy)
+        json_object_set(body, "policy", policy);
     if (a->reward)
         json_object_set(body, "reward", a->reward);
     if (a->metadata)

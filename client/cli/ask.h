@@ -9,7 +9,7 @@ struct ask {
     const char *task, *reference; /* one of them; borrowed from argv, as the others */
     const char *entry_point, *until, *gpu, *client, *priority;
     json_t *policy, *reward, *metadata; /* NULL: not said; given up by ask_release() */
-    bool is_completion, is_uncached, is_waiting;
+    bool is_completion, is_uncached, is_waiting, is_sanitized;
     double limit_s; /* of the wait; < 0: none */
 };
 

@@ -20,6 +20,7 @@ const struct command commands[] = {
     ROW("submit", submit),
     ROW("group", group),
     ROW("judge", judge),
+    ROW("check", judge), /* the same */
     ROW("task add", task_add),
     ROW("task list", task_list),
     ROW("task show", task_show),

@@ -39,7 +39,7 @@ struct judge {
     char url[96];
 };
 
-enum { OPT_PYTHON = 256, OPT_CONFIG, OPT_ENTRY, OPT_POLICY, OPT_UNTIL, OPT_COMPLETION };
+enum { OPT_PYTHON = 256, OPT_CONFIG, OPT_ENTRY, OPT_POLICY, OPT_UNTIL, OPT_COMPLETION, OPT_SANITIZE };
 
 static const struct argp_option options[] = {
     { "task", 'T', "FILE", 0, "The reference: Python source with Model, get_inputs and get_init_inputs", 0 },
@@ -47,6 +47,7 @@ static const struct argp_option options[] = {
     { "policy", OPT_POLICY, "FILE|NAME,KEY=VALUE,...", 0, "As of `verifier submit`", 0 },
     { "until", OPT_UNTIL, "STAGE", 0, "Stop after ast, compile, tiny, full or timing", 0 },
     { "completion", OPT_COMPLETION, NULL, 0, "FILE is a model's answer: take the code out of it", 0 },
+    { "sanitize", OPT_SANITIZE, NULL, 0, "As of `verifier submit`", 0 },
     { "python", OPT_PYTHON, "PROGRAM", 0, "As verifierd's --python: a Python with torch and triton", 0 },
     { "config", OPT_CONFIG, "FILE", 0, "As verifierd's --config", 0 },
     { 0 },
@@ -92,6 +93,9 @@ parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_COMPLETION:
         pass_on(j, state, "completion", NULL);
+        return 0;
+    case OPT_SANITIZE:
+        pass_on(j, state, "sanitize", NULL);
         return 0;
     case ARGP_KEY_ARG:
         if (j->file)

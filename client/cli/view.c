@@ -221,6 +221,54 @@ print_feedback(json_t *submission)
     view_label("feedback", text.data ? text.data : "");
 }
 
+/* "    KERNEL, FILE:LINE: what, thread (0,0,0) of block (0,0,0): text (N reports)" */
+static void
+add_finding(struct buffer *out, json_t *finding)
+{
+    const char *kernel = text_member(finding, "kernel"), *file = text_member(finding, "file"),
+               *thread = text_member(finding, "thread"), *block = text_member(finding, "block"),
+               *text = text_member(finding, "text");
+
+    buffer_printf(out, "\n  %s", kernel ? kernel : "no kernel");
+    if (file)
+        buffer_printf(out, ", %s:%lld", file,
+                      (long long)json_integer_value(json_object_get(finding, "line")));
+    buffer_printf(out, ": %s", text_member(finding, "what"));
+    if (thread && block)
+        buffer_printf(out, ", thread %s of block %s", thread, block);
+    if (text && *text)
+        buffer_printf(out, ": %s", text);
+    if (json_integer_value(json_object_get(finding, "reports")) > 1)
+        buffer_printf(out, " (%lld times)",
+                      (long long)json_integer_value(json_object_get(finding, "reports")));
+}
+
+/* What compute-sanitizer saw: a line for each tool, and below it what it found. */
+static void
+print_sanitize(json_t *submission)
+{
+    json_t *seen = json_object_get(submission, "sanitize"), *tool, *finding;
+    const char *why = text_member(seen, "why");
+    AUTO_BUFFER struct buffer text = BUFFER_INIT;
+    size_t i, k;
+
+    if (!json_is_object(seen))
+        return;
+    if (why)
+        buffer_printf(&text, "not run: %s", why);
+    json_array_foreach(json_object_get(seen, "tools"), i, tool)
+    {
+        const char *failed = text_member(tool, "why");
+        buffer_printf(&text, "%s%s: ", i ? "\n" : "", text_member(tool, "tool"));
+        if (json_is_true(json_object_get(tool, "ran")))
+            buffer_printf(&text, "%lld errors%s",
+                          (long long)json_integer_value(json_object_get(tool, "errors")), failed ? "; " : "");
+        buffer_add(&text, failed ? failed : "");
+        json_array_foreach(json_object_get(tool, "findings"), k, finding) add_finding(&text, finding);
+    }
+    view_label("sanitize", text.data ? text.data : "");
+}
+
 void
 view_submission(json_t *submission)
 {
@@ -237,6 +285,7 @@ view_submission(json_t *submission)
     print_member(submission, "generality", "generality");
     print_flags(submission);
     print_feedback(submission);
+    print_sanitize(submission);
     print_stages(submission);
 }
 
