@@ -192,6 +192,7 @@ class Drawing(Timer):
         self.draws, self.drawn, self.unfit = 0, 0, unfit
         self._calls, self._pairs, self._ahead, self._blocks, self._seen = calls, [], [], [], {}
         self._transforms, self._random, self._case = [], random.SystemRandom(), {}
+        self._host_ns, self._waiting = {}, self.theirs
         self._tree = values.encode(
             [torch.zeros(1, dtype=torch.uint8)], lambda _: values.TensorNote(torch.uint8, (1,), (1,), 0), "inputs"
         )
@@ -265,3 +266,19 @@ def test_a_bell_with_unfit_inputs_is_rung_again_with_the_next(monkeypatch: pytes
         assert timer.draws == 2 and len(timer._pairs) == 5 and timer.drawn == 12
         assert timer.ours.rang[-1] == timer.theirs.rang[-1] == [11, 12]
         assert timer.ours.armed == timer.theirs.armed == 0
+
+
+@pytest.mark.parametrize("failure", [timing.TimedWrong("it is wrong"), BROKEN])
+def test_a_candidate_that_fails_leaves_no_bell_that_the_reference_waits_for(
+    monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    """Whoever asked the reference next had no answer, and 16 s later it was ended."""
+    monkeypatch.setattr(timing, "synchronize", lambda device: None)
+    timer = Drawing(64, 12)
+    fails = iter([True, failure])
+    monkeypatch.setattr(timer, "_prepare", lambda: None)
+    monkeypatch.setattr(timer, "_trials", lambda: timer._block(5))
+    monkeypatch.setattr(timer, "_is_compared", mock.Mock(side_effect=fails))
+    report = timer.run()
+    assert (report.outcome, report.class_) == ("fail", "crash" if failure is BROKEN else "mismatch")
+    assert (len(timer.ours.rang), timer.ours.armed) == (5, 0)
