@@ -192,7 +192,7 @@ class Drawing(Timer):
         self.draws, self.drawn, self.unfit = 0, 0, unfit
         self._calls, self._pairs, self._ahead, self._blocks, self._seen = calls, [], [], [], {}
         self._transforms, self._random, self._case = [], random.SystemRandom(), {}
-        self._host_ns, self._waiting = {}, self.theirs
+        self._host_ns, self._waiting = {}, self._theirs
         self._tree = values.encode(
             [torch.zeros(1, dtype=torch.uint8)], lambda _: values.TensorNote(torch.uint8, (1,), (1,), 0), "inputs"
         )
@@ -282,3 +282,53 @@ def test_a_candidate_that_fails_leaves_no_bell_that_the_reference_waits_for(
     report = timer.run()
     assert (report.outcome, report.class_) == ("fail", "crash" if failure is BROKEN else "mismatch")
     assert (len(timer.ours.rang), timer.ours.armed) == (5, 0)
+
+
+class Sharing(Drawing):
+    """A candidate's call takes so many nanoseconds alone, and so many in a row of twelve."""
+
+    def __init__(self, alone_ns: float, row_ns: float) -> None:
+        super().__init__(64, 12)
+        self._took_ns = {0: alone_ns, timing.GRAPH_SET: 12 * row_ns}
+        self._pairs = [(1000.0, row_ns)]
+
+    def have_rung(self) -> None:
+        for side in self.ours, self.theirs:
+            side.events_ns.append(1.0)
+
+    def _bell(self, side: Any, set_: int) -> int:
+        super()._bell(side, set_)
+        return int(self._took_ns[set_]) if side is self.theirs else 1000
+
+
+@pytest.mark.parametrize(
+    ("alone_us", "row_us", "shares"),
+    [
+        (14.4, 14.4, False),
+        (14.9, 9.9, False),  # its weights are in the cache for all calls but the first
+        (1.7, 1.6, False),
+        (3.5, 1.6, False),
+        (16.1, 4.3, True),  # the first call did the work of all
+        (13.9, 2.5, True),  # each let the next one begin
+        (5.0, 1.7, True),
+    ],
+)
+def test_calls_that_share_their_work_are_timed_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, alone_us: float, row_us: float, shares: bool
+) -> None:
+    """A kernel was credited with 18, and 29, times the reference's speed that is 5.5 times as fast."""
+    monkeypatch.setattr(timing, "synchronize", lambda device: None)
+    timer = Sharing(alone_us * US, row_us * US)
+    recorded = mock.Mock()
+    monkeypatch.setattr(timer, "_prepare", lambda: None)
+    monkeypatch.setattr(timer, "_record", recorded)
+    monkeypatch.setattr(timer, "_trials", timer.have_rung)
+    monkeypatch.setattr(timer, "_host_clock", lambda side, ns: ns)
+    monkeypatch.setattr(timer, "_detail", lambda *_: {})
+    monkeypatch.setattr(timer, "_step_shares", lambda: None)
+    timer.run()
+    assert timer._why_one == ("calls in a row take less time than one alone" if shares else None)
+    assert recorded.call_args_list == [mock.call(1)] * shares
+    assert (len(timer._pairs), len(timer.theirs.events_ns)) == (not shares, 1)
+    first = [rang for rang in timer.theirs.rang if len(rang) == 1]
+    assert first == [[1], [2], [3]]  # on inputs that are new each time
