@@ -25,12 +25,12 @@ int buffer_append(struct buffer *b, const void *bytes, size_t n); /* 0 or ERR_NO
 int buffer_add(struct buffer *b, const char *text);               /* append a C string */
 int buffer_printf(struct buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /*
- * Append what is left of a file, name of it in errors. Returns 0, ERR_INPUT (it has more than most bytes), ERR_NOMEM or
- * ERR_SYS; or of the file at path, which is opened for it.
+ * Append the rest of a file, which is called name in errors. Returns 0, ERR_INPUT (it has more than most bytes),
+ * ERR_NOMEM or ERR_SYS. buffer_read_file() opens the file at path.
  */
 int buffer_read(struct buffer *b, FILE *from, const char *name, size_t most, struct error *err);
 int buffer_read_file(struct buffer *b, const char *path, size_t most, struct error *err);
-/* Given: free(); size may be NULL; b is empty after. "" where nothing was appended; NULL: no memory. */
+/* Given: free(); size may be NULL; b is empty after. "" if nothing was appended; NULL: no memory. */
 char *buffer_take(struct buffer *b, size_t *size);
 
 #define AUTO_BUFFER __attribute__((cleanup(buffer_release)))

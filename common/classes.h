@@ -12,7 +12,7 @@
 
 enum class_fault { FAULT_NOBODY, FAULT_CANDIDATE, FAULT_SERVICE };
 
-/* Whether its submitter is told why. */
+/* Whether the submitter receives the reason. */
 enum class_disclosure { SHOWN, SHOWN_BY_RULE, HIDDEN };
 
 #define IN_EXTRACT (1U << STAGE_EXTRACT)
@@ -25,10 +25,10 @@ enum class_disclosure { SHOWN, SHOWN_BY_RULE, HIDDEN };
 /*
  * identifier, name, whose fault, and whether
  *   cheat      it earns hack_value and counts as a cheat; else it is an honest mistake
- *   retryable  somebody else on the machine may be the cause: where there are signs of it, it is judged again alone
- *   reusable   an identical submission would end the same way, and may be given this verdict
- *   abnormal   it may have left its process in any state: nothing is asked of that process any more
- * then what its submitter is told, and the stages that it may come in.
+ *   retryable  a neighbour may be the cause: if there are signs of one, it is judged again alone
+ *   reusable   an identical submission would end the same way, and may get this verdict
+ *   abnormal   it may have left its process in any state: that process is not used any more
+ * then what is disclosed to its submitter, and the stages that it may occur in.
  */
 /* clang-format off */
 #define VERDICT_CLASSES(ROW) \
@@ -71,12 +71,12 @@ struct class_info {
     unsigned stages; /* bit of each that it may come in */
 };
 
-/* Of CLASS_NONE: nobody's fault, no trait, in no stage. Static. */
+/* For CLASS_NONE: FAULT_NOBODY, no trait, in no stage. Static. */
 const struct class_info *class_info(enum verdict_class class_);
 const char *class_name(enum verdict_class class_); /* static; NULL: CLASS_NONE */
 /* CLASS_NONE: there is no such class, or name is NULL. */
 enum verdict_class class_find(const char *name);
-/* What a worker called the candidate's failure in this stage; otherwise, where that class cannot come there. */
+/* The class that a worker reported for this stage; otherwise, if that class cannot occur there. */
 enum verdict_class class_reported(enum verdict_class class_, enum stage stage, enum verdict_class otherwise);
 
 #endif

@@ -1,4 +1,6 @@
-/* embed.h - files of the source tree as texts inside the program, so that there is no second copy to fall behind. */
+/*
+ * embed.h - files of the source tree as texts inside the program, so that there is no second copy to keep up to date.
+ */
 #ifndef EMBED_H
 #define EMBED_H
 

@@ -4,9 +4,9 @@
 
 enum err_code {
     ERR_NONE = 0,
-    ERR_INPUT = -1, /* what the caller or a client sent is wrong */
+    ERR_INPUT = -1, /* the input of the caller or a client is wrong */
     ERR_NOMEM = -2,
-    ERR_SYS = -3, /* a system call failed: sys_errno says why */
+    ERR_SYS = -3, /* a system call failed: sys_errno has the reason */
     ERR_NOTFOUND = -4,
     ERR_CONFLICT = -5, /* the thing exists already, or is in a state that forbids the call */
     ERR_FULL = -6,     /* a bound was reached: queue, connections, disk */

@@ -300,7 +300,7 @@ arguments_of(enum op op)
     }
 }
 
-/* As fmin() and fmax(), but what is not a number stays so. */
+/* As fmin() and fmax(), but NAN stays NAN. */
 static double
 lesser(double x, double y)
 {

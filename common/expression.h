@@ -5,8 +5,8 @@
  *   abs(x) clamp(x, low, high) exp(x) known(name) log(x) max(x, y) min(x, y) sqrt(x)
  *
  * Truth is 1 or 0; anything but 0 is true. A name whose value is NAN (not known)
- * counts as 0, and known(name) tells it apart. Division by zero, the logarithm
- * of what is not above zero and the like give a result that is not finite.
+ * counts as 0, and known(name) tests for it. Division by zero, the logarithm of
+ * a number that is not above zero and the like give a result that is not finite.
  */
 #ifndef COMMON_EXPRESSION_H
 #define COMMON_EXPRESSION_H

@@ -227,7 +227,7 @@ offer(struct choice *best, const struct fence *fence, const char *end, bool is_t
                                      .indent_size = fence->indent_size };
 }
 
-/* What ends reasoning, and what begins it: of <think> and its like, and of Harmony's channels. */
+/* The marks at the end and the beginning of reasoning: of <think> and the like, and of Harmony's channels. */
 static const struct {
     const char *begins, *ends;
 } reasonings[] = {

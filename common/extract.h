@@ -1,12 +1,11 @@
 /*
  * extract.h - the code in a model's answer. Pure; bounded by EXTRACT_MAX.
  *
- * After the last </think> (or Harmony's final channel), and the template's heading of an answer: the last fence tagged python, triton or py, else the last
- * fence, else the whole text. Of several fences that are tagged, or of several that are not, the last one that binds
- * the entry class at its outermost indentation counts, since usage examples follow an
- * answer. A fence that is open at the end counts, and sets is_truncated, as does
- * reasoning without its end. Special tokens
- * that end an answer (<|im_end|> and the like) are no part of it.
+ * After the last </think> (or Harmony's final channel), and the template's heading of an answer: the last fence tagged
+ * python, triton or py, else the last fence, else the whole text. Of several fences that are tagged, or of several that
+ * are not, the last one that binds the entry class at its outermost indentation counts, since usage examples follow an
+ * answer. A fence that is open at the end counts, and sets is_truncated, as does reasoning without its end. Special
+ * tokens that end an answer (<|im_end|> and the like) are left out.
  */
 #ifndef COMMON_EXTRACT_H
 #define COMMON_EXTRACT_H
@@ -26,7 +25,7 @@ struct extract {
     enum extract_from from;
     bool is_truncated;  /* the fence was never closed, or the reasoning never ended */
     bool is_unended;    /* the reasoning never ended */
-    const char *indent; /* what extract_append() takes from the start of each line; view, NULL for a text */
+    const char *indent; /* removed by extract_append() from the start of each line; view, NULL for a text */
     size_t indent_size;
 };
 

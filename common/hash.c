@@ -21,7 +21,7 @@ hash_text(const void *bytes, size_t size, char out[HASH_TEXT_SIZE])
 void
 hash_tag(const void *bytes, size_t size, char out[HASH_TAG_SIZE])
 {
-    /* The key of the published test vectors: it is no secret. */
+    /* The key of the published test vectors: it is not a secret. */
     static const unsigned char key[crypto_shorthash_siphashx24_KEYBYTES] = { 0, 1, 2,  3,  4,  5,  6,  7,
                                                                              8, 9, 10, 11, 12, 13, 14, 15 };
     unsigned char digest[HASH_TAG_SIZE / 2];

@@ -22,7 +22,7 @@ struct histogram_bounds {
 };
 extern const struct histogram_bounds histogram_seconds; /* 5 ms to 5 minutes */
 
-/* What is not finite is left out. */
+/* A value that is not finite is left out. */
 void histogram_add(struct histogram *h, const struct histogram_bounds *bounds, double value);
 /* {"bounds":[…],"counts":[… of each range],"sum"}; given; NULL: no memory. */
 json_t *histogram_json(const struct histogram *h, const struct histogram_bounds *bounds);

@@ -23,7 +23,7 @@ struct http_client {
     bool is_distrusted;
     int64_t stall_ns; /* of the transfer under way; 0: it may stand still */
     int64_t heard_ns; /* when its last bytes came */
-    curl_off_t heard; /* and how many had come by then */
+    curl_off_t heard; /* and the bytes received by then */
     bool is_stalled;
 };
 
@@ -115,7 +115,7 @@ http_client_secure(void *curl)
 int
 http_client_cacert(const char *path, struct error *err)
 {
-    char whole[PATH_MAX]; /* what is started from here may work in another directory */
+    char whole[PATH_MAX]; /* programs started from here may have another working directory */
 
     if (!realpath(path, whole) || access(whole, R_OK) != 0)
         return error_set(err, ERR_SYS, "--cacert %s", path);

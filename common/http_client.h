@@ -20,12 +20,12 @@ int http_client_new(const char *base_url, const char *token, struct http_client 
 void http_client_free(struct http_client *c);
 
 /*
- * http and https only, after a redirect too; and whose certificates are believed, as curl(1) reads it: CURL_CA_BUNDLE's, else
- * those of SSL_CERT_FILE and SSL_CERT_DIR, else the system's. Every client here has it already; curl: a CURL * that somebody
- * else made.
+ * http and https only, after a redirect too; and the certificates, as for curl(1): CURL_CA_BUNDLE's, else those of
+ * SSL_CERT_FILE and SSL_CERT_DIR, else the system's. Each client of this module has this already; curl: a CURL * made
+ * elsewhere.
  */
 void http_client_secure(void *curl);
-/* As if CURL_CA_BUNDLE had been set to this file: --cacert. For programs that are started from here, too. 0 or ERR_SYS. */
+/* As if CURL_CA_BUNDLE had been set to this file: --cacert. Also for programs started from here. 0 or ERR_SYS. */
 int http_client_cacert(const char *path, struct error *err);
 
 /* The last request failed for the server's certificate: the next one would, too. */
@@ -43,7 +43,7 @@ void http_answer_release(struct http_answer *a);
 
 /*
  * One request. path begins with '/'; body NULL for none, else sent as application/json.
- * Returns 0 whenever an HTTP answer came, whatever its status; ERR_UNAVAILABLE (no connection),
+ * Returns 0 for every HTTP response, whatever its status; ERR_UNAVAILABLE (no connection),
  * ERR_TIMEOUT, ERR_INPUT (no such address) or ERR_NOMEM otherwise. timeout_s 0: no limit.
  */
 int http_client_call(struct http_client *c, const char *method, const char *path, const char *body,

@@ -65,16 +65,16 @@ int json_refuse_at(struct json_fault *fault, const char *base, const char *key, 
 /* Compact text of a value, each number in the fewest digits that read back as the same. Given: free(). NULL: no memory. */
 char *json_text(const json_t *value);
 
-/* --- numbers and members of documents, where what is not known is null --- */
+/* --- numbers and members of documents, where an unknown value is null --- */
 
-json_t *real_or_null(double x);                        /* given; null for what is not finite */
+json_t *real_or_null(double x);                        /* given; null if it is not finite */
 json_t *text_or_null(const char *text);                /* given; null for NULL and for "" */
 json_t *time_json(int64_t wall_ms);                    /* given */
 json_t *time_or_null(int64_t wall_ms);                 /* given; null for 0 */
 json_t *get_or_null(json_t *object, const char *key);  /* given */
-double number_or_nan(json_t *object, const char *key); /* NAN for what is not a number */
+double number_or_nan(json_t *object, const char *key); /* NAN if it is not a number */
 
-/* Of the same document, whatever the order of its keys, always the same. document: taken. "": it is NULL, or no memory. */
+/* Equal for equal documents, whatever the order of the keys. document: taken. "": it is NULL, or no memory. */
 void json_hash(json_t *document, char out[HASH_TEXT_SIZE]);
 
 #endif

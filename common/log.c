@@ -141,7 +141,7 @@ write_line(const char *bytes, size_t size)
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            return; /* nobody reads the log: there is no other place to say so */
+            return; /* stderr is closed: there is no other place to report that */
         bytes += n;
         size -= (size_t)n;
     }

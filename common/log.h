@@ -18,7 +18,7 @@ bool log_shows(enum log_level level);
 void log_write(enum log_level level, const char *subject, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* What a line tells beside its message, for programs: in JSON a member each, in text behind the message. */
+/* A value of a line other than its message, for programs: in JSON a member, in text after the message. */
 struct log_field {
     const char *name;  /* static: [a-z_]+, and none of time, level, subject, msg */
     const char *value; /* NULL: left out */
@@ -33,8 +33,8 @@ void log_write_with(enum log_level level, const char *subject, const struct log_
 #define log_debug(subject, ...) log_write(LOG_LEVEL_DEBUG, subject, __VA_ARGS__)
 
 /*
- * What a client may be told of err, which is logged where that is not its text: what a system call or the store reported
- * names paths and tables of this host. View of err, or static.
+ * The text of err for a client; it is logged if it is replaced: a text of a system call or the store names paths and
+ * tables of this host. View of err, or static.
  */
 struct error;
 const char *log_for_client(const char *subject, const struct error *err);

@@ -40,7 +40,7 @@ static const struct policy policies[] = {
       .foreign = "any",
       .variations = { .count = 5 },
       .timing = PAIRED },
-    /* As timing is done elsewhere: exactly so many trials behind the warm-up, and their trimmed means. */
+    /* As other benchmarks time: a fixed number of trials after the warm-up, and their trimmed means. */
     { .name = "classic",
       FUNNEL,
       .precision = "tf32",
@@ -359,7 +359,7 @@ policy_parse(const char *text, json_t **out, struct error *err)
     return rc;
 }
 
-/* --- as it is told --- */
+/* --- the policy in a verdict --- */
 
 json_t *
 policy_parts_json(const struct policy *p)
@@ -370,7 +370,7 @@ policy_parts_json(const struct policy *p)
         const struct policy_key *k = &keys[i];
         AUTO_JSON json_t *value = policy_value(p, k), *standard = policy_value(&policies[0], k);
         json_t *in = out;
-        /* What is off by default is told where it is on: all else is as it was before there was such a thing. */
+        /* A key that is off by default is shown only if it is on, so that other verdicts did not change with it. */
         if (k->is_told_if_asked && json_equal(value, standard))
             continue;
         if (*k->section) {

@@ -1,4 +1,4 @@
-/* policy.h - the rules a submission is judged by, read from a request and told in its verdict. Pure. */
+/* policy.h - the rules a submission is judged by, read from a request and shown in its verdict. Pure. */
 #ifndef COMMON_POLICY_H
 #define COMMON_POLICY_H
 
@@ -51,13 +51,13 @@ const struct policy *policy_at(size_t i);
 /* By name: strict, hybrid, kernelbench or classic. 0 or ERR_NOTFOUND. */
 int policy_find(const char *name, struct policy *out);
 /*
- * value: a name; an object whose "name" says what its other keys change; the same as NAME,KEY=VALUE,... with keys as timing.trials, where
- * NAME may be left out; NULL: strict. 0 or ERR_INPUT.
+ * value: a name; an object with a "name" and keys that change it; the same as NAME,KEY=VALUE,... with keys as
+ * timing.trials, where NAME may be left out; NULL: strict. 0 or ERR_INPUT.
  */
 int policy_read(json_t *value, const char *base, struct policy *out, struct json_fault *fault);
 /*
- * As it is written in an option or a configuration: such a text, or the path of a JSON file. *out: a name or an object, checked. Given.
- * ERR_INPUT; ERR_SYS: no policy is called so, and no file can be opened.
+ * A policy in an option or a configuration: such a text, or the path of a JSON file. *out: a name or an object,
+ * checked. Given. ERR_INPUT; ERR_SYS: there is no policy of that name, and no file that can be opened.
  */
 int policy_parse(const char *text, json_t **out, struct error *err);
 /* Given: every part with its value, and the name and version. policy_read() takes it back. */

@@ -15,14 +15,14 @@
 #include "common/auto.h"
 #include "common/statistics.h"
 
-/* What having passed a stage is worth under `staged`; timing adds its own term. */
+/* The value of having passed a stage under `staged`; timing adds its own term. */
 static const double stage_worth[] = {
     [STAGE_AST] = 0.0, [STAGE_COMPILE] = 0.3, [STAGE_TINY] = 0.5, [STAGE_FULL] = 0.7, [STAGE_TIMING] = 0.7,
 };
 _Static_assert(ARRAY_LEN(stage_worth) == STAGE_NSTAGES, "the worth of every stage");
 
 /*
- * What an expression may name beside the components and the kind's parameters:
+ * The names that an expression may use, with the components and the kind's parameters:
  *   s          the speed that counts: 0 unless correct, measured and nothing failed
  *   has_speed  s is such a speed
  *   passed     last stage passed: 0 none, 1 ast, 2 compile, 3 tiny, 4 full, 5 timing
@@ -270,7 +270,7 @@ is_new_name(struct reward_spec *spec, const char *name)
     return is_word;
 }
 
-/* The kind's own parameters (row is NULL for expr: whatever is brought), overridden by params. */
+/* The kind's own parameters (row is NULL for expr: any parameters), overridden by params. */
 static int
 read_params(json_t *params, const struct kind *row, const char *base, struct reward_spec *out,
             struct json_fault *fault)
@@ -329,7 +329,7 @@ reward_spec_read(json_t *object, const char *base, struct reward_spec *out, stru
 {
     const char *kind = "staged", *speed = "point", *expr = NULL;
     json_t *params = NULL;
-    int64_t version = 0; /* not told: the newest */
+    int64_t version = 0; /* not given: the newest */
     double hack_value = 0;
     const struct json_field fields[] = {
         { "kind", JSON_WANT_STRING, &kind, false, 0, 0 },
@@ -476,7 +476,7 @@ clip(double x, double low, double high)
     return fmin(fmax(x, low), high);
 }
 
-/* What a gets against b: 1, or a half where they cannot be told apart, or 0. */
+/* The share of a against b: 1, or a half if they cannot be distinguished, or 0. */
 static double
 win(const struct standing *a, const struct standing *b)
 {

@@ -74,13 +74,16 @@ int reward_spec_read(json_t *object, const char *base, struct reward_spec *out, 
 json_t *reward_spec_json(const struct reward_spec *spec);          /* given */
 json_t *reward_components_json(const struct reward_components *c); /* given; NAN becomes null */
 
-/* The other way: a stored object's numbers; what is absent or null becomes NAN. */
+/* The other way: a stored object's numbers; an absent or null member becomes NAN. */
 void reward_components_read(json_t *object, struct reward_components *c);
 
 /* The scalar, or NAN for "no reward" (masked, or the expression's result is not finite). */
 double reward_compute(const struct reward_spec *spec, const struct reward_input *in);
 
-/* What a kind returns beside the scalar ("tritonrl": plan and code), by name. Returns how many: 0 for most. */
+/*
+ * The parts of a kind's reward other than the scalar ("tritonrl": plan and code), by name. Returns their number: 0 for
+ * most.
+ */
 size_t reward_parts(const struct reward_spec *spec, const struct reward_input *in,
                     struct reward_param out[REWARD_PARTS_MAX]);
 

@@ -1,5 +1,5 @@
 /*
- * statistics.h - what is said of timing samples. Pure. Samples are times in any one unit, all > 0; functions that
+ * statistics.h - statistics of timing samples. Pure. Samples are times in any one unit, all > 0; functions that
  * return a double return NAN for n == 0. docs/timing.md argues the choices.
  *
  * With x sorted, x_(1) <= ... <= x_(n):
@@ -9,11 +9,11 @@
  *   quantile        linear interpolation at 1 + (n-1) q (type 7 of Hyndman and Fan 1996)
  *   variation       s / mean, s with n - 1 in the denominator (the coefficient of variation)
  *   slope           the median of (y_j - y_i) / (x_j - x_i) over all pairs with x_i < x_j (Theil 1950, Sen 1968)
- *   speedup         exp(median of ln(reference_i / candidate_i)): the pairs share what the machine did then
+ *   speedup         exp(median of ln(reference_i / candidate_i)): the pairs were measured in the same conditions
  *   interval        percentile bootstrap (Efron 1979): pairs are drawn with replacement, STATS_RESAMPLES times; the
  *                   2.5 % and 97.5 % quantiles of the estimates. Both estimators are of the same resamples.
- *   between         what is told is wider, by STATS_BETWEEN to either side: pairs of one timing do not show what differs
- *                   from process to process (where memory lies, what a cache holds)
+ *   between         the reported interval is wider, by STATS_BETWEEN to either side: pairs of one timing do not show
+ *                   differences between processes (where memory lies, what a cache holds)
  */
 #ifndef COMMON_STATISTICS_H
 #define COMMON_STATISTICS_H
@@ -31,12 +31,12 @@ double stats_slope(const double *x, const double *y, size_t n); /* NAN where no 
 
 /* splitmix64 (Steele, Lea, Flood 2014): the same draws on every machine. The state is the seed at first. */
 uint64_t stats_random(uint64_t *state);
-/* An index below n. The bias of scaling 32 bits is below n / 2^32: nothing, for what is counted here. */
+/* An index below n. The bias of scaling 32 bits is below n / 2^32: negligible here. */
 size_t stats_draw(uint64_t *state, size_t n);
 
 #define STATS_TRIM 0.1
 #define STATS_RESAMPLES 2000
-#define STATS_SEED 1        /* for every interval that is told or acted on */
+#define STATS_SEED 1        /* for every interval that is reported or acted on */
 #define STATS_BETWEEN 0.007 /* logarithmic; measured: docs/timing.md */
 
 struct stats_speedup {
@@ -48,7 +48,7 @@ struct stats_speedup {
 /* Pairs (reference[i], candidate[i]); the same samples and seed give the same interval. 0, ERR_INPUT or ERR_NOMEM. */
 int stats_paired_speedup(const double *reference, const double *candidate, size_t n, uint64_t seed,
                          struct stats_speedup *out);
-/* The same as it is told: seed STATS_SEED, and both intervals wider by STATS_BETWEEN. */
+/* The same as it is reported: seed STATS_SEED, and both intervals wider by STATS_BETWEEN. */
 int stats_told_speedup(const double *reference, const double *candidate, size_t n, struct stats_speedup *out);
 /* Half the width of the paired interval on the logarithmic scale: 0.01 is about 1 % on either side. */
 double stats_half_width(const struct stats_speedup *s);
@@ -57,7 +57,7 @@ double stats_half_width(const struct stats_speedup *s);
 
 struct stats_rule {
     size_t least;  /* pairs below which it never stops on its own */
-    size_t most;   /* pairs at which it stops whatever they say */
+    size_t most;   /* pairs at which it stops in any case */
     size_t every;  /* looks at the interval when n is a multiple of this; > 0 */
     double narrow; /* a half width below which more samples are not worth their time */
     bool is_fixed; /* exactly `most`, but for the budget */
