@@ -46,7 +46,7 @@ audit_write(const char *tokens, const char *who, const char *action, const char 
     AUTO_FD int fd = audit_open(tokens, O_WRONLY | O_APPEND | O_CREAT, err);
     if (fd < 0)
         return (int)err->code;
-    /* One write, at the end whoever else writes: lines do not mix. */
+    /* One write to the end, also with concurrent writers: lines do not mix. */
     ssize_t n = write(fd, line.data, line.size);
     if (n != (ssize_t)line.size || fdatasync(fd) != 0)
         return error_set(err, ERR_SYS, "write the audit trail");

@@ -1,8 +1,8 @@
 /*
- * audit.h - what those who may do all did, when: one JSON line for each, only
- * ever appended, on disk before it counts. The file lies beside the tokens
- * (their name with .audit added), so that `verifierd token` and the daemon
- * write the same one. Any thread, any process.
+ * audit.h - the administrators' actions: one JSON line for each, only
+ * appended, and on disk before the response. The file lies in the directory of
+ * the tokens (their name with .audit added), so that `verifierd token` and the
+ * daemon write the same one. Any thread, any process.
  */
 #ifndef SERVER_AUDIT_H
 #define SERVER_AUDIT_H
@@ -15,9 +15,9 @@
  * {"time","who","action","object","request_id"}
  *   tokens      the file of tokens
  *   who         a client, "operator" (no tokens), "uid N"
- *   object      what it was done to; NULL: none
+ *   object      the object of the action; NULL: none
  *   request_id  of HTTP; NULL: none
- * 0, ERR_SYS or ERR_NOMEM. Waits for the disk: for what administrators do, which is seldom.
+ * 0, ERR_SYS or ERR_NOMEM. Waits for the disk: for actions of administrators, which are rare.
  */
 int audit_write(const char *tokens, const char *who, const char *action, const char *object,
                 const char *request_id, struct error *err);

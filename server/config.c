@@ -316,7 +316,7 @@ setting_find(const char *name, struct error *err)
  */
 struct line {
     char *text; /* ends with '\0' */
-    char *at;   /* of what was read last, for errors; then of what is next */
+    char *at;   /* the value or line read last, for errors; then the next one */
 };
 
 #define BLANKS " \t\r"
@@ -361,7 +361,7 @@ read_value(struct line *l, struct error *err)
     return l->at - size;
 }
 
-/* What may follow a value is taken off; '\0' goes behind a word, over what is checked here. */
+/* Removes the rest of a line after its value; '\0' is written after a word, over a character that is checked here. */
 static int
 read_rest(struct line *l, struct error *err)
 {
@@ -445,7 +445,7 @@ enum { KEY_CONFIG = 1000, KEY_CHECK, KEY_MANUAL, KEY_SETTING = 2000 };
 #define FLAGS (SETTINGS + REMOVED) /* those of removed[] stand behind the others */
 #define FLAG_SIZE 32
 
-/* One pass takes --config alone, since the file comes before the other flags whatever their order. */
+/* One pass reads --config alone, since the file is read before the other flags whatever their order. */
 struct flags {
     struct config *config;
     struct error *err;
@@ -633,7 +633,7 @@ complete_scratch(struct config *c, struct error *err)
                 (unsigned long)geteuid(), digest + strlen("sha256:"));
 }
 
-/* Children are told where it is, and have another working directory. */
+/* Children receive the path, and have another working directory. */
 static int
 scratch_from_here(struct config *c, struct error *err)
 {
@@ -801,7 +801,7 @@ check_notify(const struct config *c, struct error *err)
     return 0;
 }
 
-/* "write_gbs=4000,half_tflops=990": the referee reads the same (physics.py); a mistake is told before it starts. */
+/* "write_gbs=4000,half_tflops=990": the referee parses the same (physics.py); an error is reported before it starts. */
 static int
 check_peaks(const struct config *c, struct error *err)
 {

@@ -11,7 +11,7 @@
 
 #include "common/error.h"
 
-/* What the command line asked for. */
+/* The task that the command line selects. */
 enum config_task {
     CONFIG_SERVE,  /* run the daemon */
     CONFIG_CHECK,  /* --check-config: the settings are fine, say so and exit; migrate: --check */
@@ -27,7 +27,7 @@ struct config {
     char *store;               /* path or URL of the database */
     char *durability;          /* of a database: "strict" or "relaxed" */
     char *node;                /* name among those that share it; "": the host's */
-    char *role;                /* what it does among them: "all", "compile" or "http" */
+    char *role;                /* of this node: "all", "compile" or "http" */
     char *scratch;             /* directory for submissions' private files; emptied at start */
     bool is_scratch_ours;      /* it was not given: removed at the end */
     char *python;              /* interpreter that has torch and triton */
@@ -40,7 +40,7 @@ struct config {
     int64_t stage_pool;        /* children of each CPU stage that are kept ready */
     int64_t timing_cores;      /* for each GPU; -1: as many as the machine can spare */
     int64_t pool;              /* run children kept ready for each device */
-    int64_t canary_interval_s; /* most between two canaries that passed, of a GPU; 0: none comes by time */
+    int64_t canary_interval_s; /* most between two canaries that passed, of a GPU; 0: no limit */
     int64_t references_kept;   /* reference children kept for each GPU */
     int64_t queue_limit;       /* submissions waiting before 429 */
     char *quotas;              /* server/queue/quota.h */
@@ -77,15 +77,15 @@ struct config {
 /*
  * Defaults, then the file (--config), then flags. argv is borrowed and not
  * changed. Returns 0, ERR_INPUT (err names file:line or flag), ERR_SYS or
- * ERR_NOMEM; out is empty then. --help, --version and flags that nobody knows
+ * ERR_NOMEM; out is empty then. --help, --version and unknown flags
  * end the process, as GNU programs do. Any thread, one at a time.
  */
 int config_load(int argc, char **argv, struct config *out, struct error *err);
 void config_release(struct config *c);
 
 /*
- * Take over from `now` what may change while the daemon runs. Other settings
- * stay as they are (their strings too), and tell is called with the name of each
+ * Take over from `now` the settings that may change while the daemon runs. Others
+ * stay unchanged (their strings too), and tell is called with the name of each
  * that differs. now still has to be released. Returns how many differ.
  */
 int config_adopt(struct config *c, struct config *now, void (*tell)(void *arg, const char *name), void *arg);

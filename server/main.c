@@ -28,19 +28,19 @@
 #include "server/workers/scratch.h"
 
 /*
- * Theory of operation. Start: settings, log, a look at what the workers need,
+ * Theory of operation. Start: settings, log, a check of what the workers need,
  * store, funnel, HTTP; each may end the start with one line on stderr. Stop:
  * HTTP takes no more connections and answers its long polls; the funnel
- * drains; HTTP says its last answers; the store finishes its writes, whose
+ * drains; HTTP sends its last answers; the store finishes its writes, whose
  * callbacks need all the others; then everything is freed in the opposite order
- * and the loop runs empty. Each of these has a bound of its own. A second signal
- * sets one for the whole, which the kernel keeps whatever the process does.
+ * and the loop runs empty. Each of these has its own time limit. A second signal
+ * sets one for the whole, which the kernel enforces.
  */
 
 #define STORE_WRITES_MAX 65536
-#define LEASE_MS 15000 /* what a dead node had waits for so long, and for a third of it more at most */
+#define LEASE_MS 15000 /* the claims of a dead node wait for so long, and for a third of it more at most */
 #define HURRIED_S 20   /* from a second signal to the end, by force if need be */
-#define SPARE_DESCRIPTORS 1024 /* for workers, database, sources, beside the connections */
+#define SPARE_DESCRIPTORS 1024 /* for workers, database, sources, in addition to the connections */
 
 struct server {
     int argc;
@@ -70,7 +70,7 @@ setup_log(const struct config *c)
     log_setup(level, is_text ? LOG_FORMAT_TEXT : LOG_FORMAT_JSON);
 }
 
-/* A long poll is a descriptor: have as many as the settings promise. */
+/* A long poll needs a descriptor: raise the limit to the number in the settings. */
 static void
 raise_descriptors(const struct config *c)
 {

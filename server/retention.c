@@ -20,7 +20,7 @@
 
 enum sweep_phase { BY_AGE, COUNT, BY_ROWS, LOGS, VACUUM, PHASES };
 
-/* What the last sweep did, or the present one so far. */
+/* The counts of the last sweep, or of the present one so far. */
 struct sweep_counts {
     int64_t started_ms, finished_ms; /* wall clock; 0: never, not yet */
     int64_t submissions, groups, logs, blobs, pages;

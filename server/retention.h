@@ -19,7 +19,9 @@ struct retention;
 /* config and store are borrowed for its life. The first sweep comes one interval after the start. 0 or ERR_NOMEM. */
 int retention_new(uv_loop_t *loop, const struct config *config, struct store *store, struct retention **out,
                   struct error *err);
-/* No more sweeps; what is under way ends with its present batch. Before the store is closed, and before retention_free(). */
+/*
+ * No more sweeps; one in progress ends with its present batch. Before the store is closed, and before retention_free().
+ */
 void retention_stop(struct retention *r);
 /* After the loop has run its close callbacks and the store is closed. NULL is fine. */
 void retention_free(struct retention *r);

@@ -20,12 +20,12 @@
 
 /*
  * Theory of operation. The file is replaced whole, by rename, under a lock
- * beside it, so a reader sees the old one or the new one. It is not in the
- * database, since one process alone may write there and a token has to be made
+ * file, so a reader sees the old one or the new one. It is not in the
+ * database, since only one process may write there and a token has to be made
  * and revoked while the daemon runs.
  *
- * A secret has 256 random bits, so a plain hash is enough: there is nothing to
- * guess that a slow one would protect.
+ * A secret has 256 random bits, so a plain hash is enough: a slow one would
+ * only protect a secret that can be guessed.
  */
 
 #define FILE_BYTES_MAX (8 * 1024 * 1024)
@@ -160,7 +160,7 @@ read_tokens(json_t *document, struct token_list *out, struct json_fault *fault)
     return 0;
 }
 
-/* A file that others may write is no list of who may call. */
+/* A file that other users may write is refused as a list of tokens. */
 static int
 read_bytes(const char *path, struct buffer *out, struct stat *status, struct error *err)
 {
@@ -289,7 +289,7 @@ directory_of(const char *path)
     return slash == path ? strdup("/") : slash ? strndup(path, (size_t)(slash - path)) : strdup(".");
 }
 
-/* Made by root for a daemon that is not: whoever owns the directory has to read it. */
+/* It may be made by root for a daemon that is not: the owner of the directory has to read it. */
 static int
 give_to_owner(int fd, const char *directory)
 {
@@ -382,7 +382,7 @@ int
 token_add(const char *path, const struct token *row, char text[TOKEN_TEXT_SIZE], struct error *err)
 {
     struct token_list list = { 0 };
-    struct error why = { 0 }; /* that there is no file yet is none */
+    struct error why = { 0 }; /* a missing file is not an error here */
     AUTO_FD int fd = -1;
 
     if (sodium_init() < 0)

@@ -1,6 +1,6 @@
 /*
- * token.h - who may call: tokens with scopes, kept hashed in a file beside
- * the store. `verifierd token` edits the file; the daemon reads it again
+ * token.h - which callers are admitted: tokens with scopes, stored as hashes in a
+ * file. `verifierd token` edits the file; the daemon reads it again
  * whenever it changes. Any thread, one at a time for each file.
  */
 #ifndef SERVER_TOKEN_H
@@ -28,7 +28,7 @@ bool token_name_is_valid(const char *name);
 
 struct token {
     char name[TOKEN_NAME_SIZE];   /* of the token: unique */
-    char client[TOKEN_NAME_SIZE]; /* whose submissions it makes and sees */
+    char client[TOKEN_NAME_SIZE]; /* the client whose submissions it makes and sees */
     unsigned scopes;
     unsigned char hash[TOKEN_HASH_SIZE];
     int64_t created_ms, expires_ms; /* wall clock; 0: never */
@@ -41,12 +41,12 @@ struct token_list {
 #define TOKENS_MAX 10000
 
 void token_list_release(struct token_list *list);
-/* What the file says. 0, ERR_NOTFOUND (no file), ERR_INPUT (err says where), ERR_SYS or ERR_NOMEM; out is empty then. */
+/* Read the file. 0, ERR_NOTFOUND (no file), ERR_INPUT (err has the place), ERR_SYS or ERR_NOMEM; out is empty then. */
 int token_list_load(const char *path, struct token_list *out, struct error *err);
 
 /*
- * The token that text is, or NULL: unknown, or expired by now_ms. View into list. Every row is compared, and each
- * in constant time: how long it takes says nothing about what is stored.
+ * The token with that text, or NULL: unknown, or expired by now_ms. View into list. Every row is compared, and each
+ * in constant time: the time discloses nothing about the stored hashes.
  */
 const struct token *token_find(const struct token_list *list, const char *text, int64_t now_ms);
 
