@@ -13,9 +13,9 @@
 
 #define CALL_LIMIT_S 600.0 /* registering a task runs its reference, maybe behind others */
 #define POLL_S 20.0        /* shorter than what proxies cut */
-#define POLL_TOLD_S 1.0    /* where what happens meanwhile is told */
+#define POLL_TOLD_S 1.0    /* while progress is printed */
 #define POLL_GRACE_S 30.0
-#define POLL_SHORTEST_S 0.2 /* a daemon that does not hold polls is not asked more often */
+#define POLL_SHORTEST_S 0.2 /* a daemon that does not hold polls is polled at most this often */
 #define LOST_LIMIT_S 60.0   /* how long a daemon may be away while we follow */
 
 struct exchange {
@@ -106,7 +106,7 @@ print_faults(json_t *problem)
     }
 }
 
-/* application/problem+json (RFC 9457), or whatever stood in its place. */
+/* application/problem+json (RFC 9457), or the body in its place. */
 static void
 print_problem(const struct http_answer *a)
 {
@@ -272,7 +272,7 @@ poll_length(const struct cli *cli, double limit_s, int64_t start_ns)
     return limit_s < 0 || left > most ? most : left;
 }
 
-/* Where an unfinished submission or group is, where that is not what was told last. */
+/* Prints the progress of an unfinished submission or group, if it differs from the last one printed. */
 static void
 tell_progress(const struct cli *cli, json_t *document, char told[64])
 {

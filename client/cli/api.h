@@ -1,6 +1,6 @@
 /*
- * api.h - calls to verifierd. Functions return an enum cli_exit; whatever is
- * not CLI_OK has been explained on stderr.
+ * api.h - calls to verifierd. Functions return an enum cli_exit; a value other
+ * than CLI_OK has been explained on stderr.
  */
 #ifndef CLI_API_H
 #define CLI_API_H

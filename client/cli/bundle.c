@@ -21,7 +21,7 @@ struct arguments {
     const char *output;
     double limit_s; /* < 0: none */
     bool shows_all;
-    int bad; /* what an option's value was refused with */
+    int bad; /* the error code of an option's value */
 };
 
 enum { OPT_WAIT = 'w', OPT_OUTPUT = 'o', OPT_ALL = 'a' };

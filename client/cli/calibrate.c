@@ -1,4 +1,4 @@
-/* calibrate: how far this machine's times are off, found out by submissions whose truth is known. */
+/* calibrate: the error of this machine's times, measured by submissions with a known result. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /*
- * calibration.h - what a calibration runs, and what is said of its results. Pure.
+ * calibration.h - the programs of a calibration, and the summary of its results. Pure.
  *
  * Three lengths of one product of matrices, each against itself (the speed-up is 1) and against the same product made
  * twice (the reference is twice as fast: a slow-down of 2), and a call that does nothing (too small to be timed).
@@ -24,7 +24,7 @@ struct calibration_program {
     int rows; /* of the matrix; 0: none is multiplied */
 };
 
-/* Every program once; the runs against itself are what is repeated. */
+/* Each program once; only the runs against itself are repeated. */
 extern const struct calibration_program calibration_programs[];
 extern const size_t calibration_programs_count;
 
@@ -45,7 +45,7 @@ void calibration_read(const struct calibration_program *p, json_t *verdict, stru
 struct calibration_summary {
     double bias, spread; /* NAN with fewer than two runs that were measured */
     int measured;        /* runs against itself that were */
-    char wrong[512];     /* what is not as it should be, "; " between; "": nothing */
+    char wrong[512];     /* the deviations, "; " between; "": none */
 };
 
 void calibration_summarize(const struct calibration_run *runs, size_t n, struct calibration_summary *out);

@@ -121,7 +121,7 @@ samples_release(struct samples *s)
     free(s->ratio);
 }
 
-/* None where they are no pairs of times. */
+/* None if they are not pairs of times. */
 static void
 samples_read(struct samples *s, json_t *timing)
 {

@@ -9,7 +9,7 @@
 
 #include "client/cli/profile.h"
 
-/* What the signal handler writes: made beforehand, since it may call nothing that allocates or formats. */
+/* The signal handler's output: made beforehand, since the handler may call nothing that allocates or formats. */
 static char interrupt_note[256];
 static volatile sig_atomic_t interrupt_note_size;
 

@@ -22,7 +22,7 @@ enum cli_exit {
     CLI_REFUSED = 6,
     CLI_NETWORK = 7,
     CLI_TIMEOUT = 8,
-    CLI_SKIPPED = 77, /* what was asked for cannot be done on this machine */
+    CLI_SKIPPED = 77, /* the command cannot be done on this machine */
     CLI_INTERRUPTED = 130,
 };
 

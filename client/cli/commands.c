@@ -70,7 +70,7 @@ parse(int key, char *arg, struct argp_state *state)
         state->child_inputs[0] = start->cli;
         return 0;
     case ARGP_KEY_ARG:
-        /* What follows is the command's own. */
+        /* The following arguments are the command's own. */
         start->command_at = state->next - 1;
         state->next = state->argc;
         return 0;
@@ -135,7 +135,7 @@ is_help(const char *word)
     return strcmp(word, "--help") == 0 || strcmp(word, "-?") == 0 || strcmp(word, "-h") == 0;
 }
 
-/* What can follow a first word that alone is no command. */
+/* Lists the words that can follow a first word that alone is not a command. */
 static int
 list_family(int argc, char **argv)
 {
@@ -178,7 +178,7 @@ command_main(struct cli *cli, int argc, char **argv)
     static char name[] = "verifier";
     struct start start = { cli, 0 };
 
-    argv[0] = name; /* what messages begin with, wherever it was started from */
+    argv[0] = name; /* messages begin with it, whatever the path of the program */
     argp_parse(&program_argp, argc, argv, ARGP_IN_ORDER, NULL, &start);
     return run(cli, argc - start.command_at, argv + start.command_at);
 }

@@ -13,7 +13,7 @@
 
 typedef void option_cb(const struct command *command, const struct argp_option *option, const void *arg);
 
-/* What argp adds by itself. */
+/* The options that argp adds. */
 static const struct argp_option added[] = {
     { "help", 'h', NULL, 0, "Say what the command does", 0 },
     { "usage", 0, NULL, 0, "Give a short usage message", 0 },
@@ -111,7 +111,7 @@ print_summary(const struct command *command, const char *before_colon)
 
 /* --- bash and zsh: which command is on the line --- */
 
-/* The options with a word of their own, as patterns of case, each behind arg: that word is no command. */
+/* The options with an argument in the next word, as patterns of case, each after arg: that word is not a command. */
 static void
 print_skipped(const struct command *command, const struct argp_option *o, const void *arg)
 {

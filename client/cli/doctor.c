@@ -1,10 +1,10 @@
 /*
- * verifier doctor: is the daemon there and well, and what mends what is not.
+ * verifier doctor: checks the daemon and this machine, and says how to fix each problem.
  *
- * Theory of operation. Each check adds findings, and never ends the others: a
- * daemon that does not answer leaves what this machine can tell of itself. A
- * finding is ok, warn (works, and could be better) or fail (does not work);
- * the latter two say what to do.
+ * Theory of operation. Each check adds findings, and never ends the others: if
+ * the daemon does not answer, the checks of this machine remain. A finding is
+ * ok, warn (works, and could be better) or fail (does not work); the latter two
+ * say what to do.
  */
 #include <math.h>
 #include <stdarg.h>
@@ -37,7 +37,7 @@ struct doctor {
     const char *config, *python; /* as they would be given to verifierd; NULL: not */
     json_t *findings;            /* [{"check","level","text","mend"}] */
     int counts[LEVELS];
-    int code; /* of what is worst: CLI_OK, or why the daemon could not be asked */
+    int code; /* of the worst finding: CLI_OK, or why the daemon could not be asked */
 };
 
 /* --- findings --- */
@@ -119,7 +119,7 @@ check_reach(struct doctor *d)
     return false;
 }
 
-/* The daemon's status, whole or what the token's scope shows of it; NULL: it would not tell. */
+/* The daemon's status, whole or as far as the token's scope shows it; NULL: it was refused. */
 static json_t *
 check_access(struct doctor *d)
 {
@@ -243,7 +243,7 @@ check_clock(struct doctor *d, json_t *status, double asked_s, double answered_s)
             "nothing keeps this machine's clock right");
 }
 
-/* What a layer's absence means, and what gives it. */
+/* For each layer: the meaning of its absence, and how to get it. */
 static const struct {
     const char *name, *mend;
 } layer_mends[] = {
@@ -449,9 +449,9 @@ check_daemon(struct doctor *d)
     check_load(d, status);
 }
 
-/* --- what this machine can tell without a daemon --- */
+/* --- checks of this machine, without a daemon --- */
 
-/* Beside our own program, else by $PATH. */
+/* In our own program's directory, else by $PATH. */
 static void
 find_program(char out[], size_t size)
 {

@@ -86,7 +86,7 @@ is_wanted(const struct follow *f, const char *kind, const json_t *data)
            (run && strcmp(run, f->run) == 0);
 }
 
-/* The stream may end before what is followed does. */
+/* The stream may end before its submission or group does. */
 static int
 code_of_end(const json_t *data)
 {

@@ -127,7 +127,7 @@ write_cb(void *arg, const char *bytes, size_t size)
 struct csv {
     FILE *to;
     enum csv_table table;
-    struct buffer line; /* what has come of one that has not ended */
+    struct buffer line; /* the part received of an unfinished line */
     struct buffer text;
 };
 

@@ -21,7 +21,7 @@
 
 struct kind {
     const char *path, *what;
-    const char *behind; /* what fills a beginning up to the cursor before the first that has it */
+    const char *behind; /* completes a beginning to a cursor before the first id that has it */
 };
 
 static const struct kind submissions = { "/v1/submissions", "submission",
@@ -148,7 +148,7 @@ find_task_id(struct cli *cli, const char *text, char **id)
     return code == CLI_OK ? take_only(text, found, id) : code;
 }
 
-/* Everybody goes on with the id of what was found. */
+/* The callers continue with the id of the document found. */
 static int
 check_named(const json_t *found)
 {

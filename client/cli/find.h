@@ -15,12 +15,12 @@ enum find_what {
 };
 
 /*
- * The whole id that begins with text, of which 6 characters are needed; more than one is an error that lists them. "-" is
- * the newest submission, or group where that alone is wanted. A text that is whole, or can be no beginning of an id, stays
- * as it is. id: given, free(). An enum cli_exit.
+ * The whole id that begins with text, of which 6 characters are needed; more than one match is an error that lists
+ * them. "-" is the newest submission, or the newest group if only groups are wanted. A text that is whole, or cannot
+ * begin an id, is returned unchanged. id: given, free(). An enum cli_exit.
  */
 int find_id(struct cli *cli, const char *text, enum find_what what, char **id);
-/* The submission or group of an id, which does not say what it is of: found is given. An enum cli_exit. */
+/* The submission or group of an id, whose kind the id does not show: found is given. An enum cli_exit. */
 int find_document(struct cli *cli, const char *id, json_t **found, bool *is_group);
 /* The same of a task, by "sha256:" and 6 digits of its hash at least; names stay as they are. */
 int find_task_id(struct cli *cli, const char *text, char **id);

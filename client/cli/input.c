@@ -10,7 +10,7 @@
 #include "common/auto.h"
 #include "common/buffer.h"
 
-#define INPUT_MAX ((size_t)8 * 1024 * 1024) /* what one request may hold */
+#define INPUT_MAX ((size_t)8 * 1024 * 1024) /* the size limit of a request */
 
 int
 input_text(const char *path, json_t **out)

@@ -1,7 +1,7 @@
 /*
- * verifier judge: one candidate, without a daemon that runs. A verifierd of its own is started beside this program, on a
- * store in a new directory and a loopback port that it picks; the candidate goes through it as through any other; then
- * both are gone.
+ * verifier judge: one candidate, without a running daemon. It starts a verifierd from its own directory, with a store
+ * in a new directory and a loopback port that it chooses; the candidate is judged as by any other; then both are
+ * removed.
  */
 #include <errno.h>
 #include <fcntl.h>

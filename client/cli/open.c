@@ -1,4 +1,4 @@
-/* verifier open, verifier get: a page of the dashboard, and whatever else can be read. */
+/* verifier open, verifier get: a page of the dashboard, and any other document. */
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ extern char **environ;
 struct page {
     struct cli *cli;
     const char *what, *run,
-        *needs; /* needs: what is complained of without an argument; NULL: it may be left out */
+        *needs; /* needs: the message if the argument is missing; NULL: it may be left out */
 };
 
 enum { OPT_RUN = 256 };

@@ -33,7 +33,7 @@ static void __attribute__((format(printf, 2, 0))) error_cb(cfg_t *cfg, const cha
     fputc('\n', stderr);
 }
 
-/* A token in it is nobody else's to read. */
+/* If it has a token, other users must not be able to read it. */
 static int
 check_mode(const char *path)
 {
@@ -44,7 +44,7 @@ check_mode(const char *path)
     return CLI_OK;
 }
 
-/* What the program keeps until it ends. */
+/* A value that the program keeps until it ends. */
 static const char *
 kept(cfg_t *server, const char *key)
 {

@@ -13,7 +13,7 @@
 #include <jansson.h>
 
 /*
- * What became of it there (the bundle's verdict) and here:
+ * Compare the verdict there (the bundle's) with the one here:
  * {"same": bool, "fields": how many are the same, "machines": "alike" | "differ",
  *  "differ": [{"field","bundle","here","why"}], "may_differ": [the same]}
  * Values are those of the documents, null for a field that one of them lacks. Given; NULL: no memory.

@@ -1,4 +1,4 @@
-/* verifier retention: what verifierd keeps and for how long; --run removes what is not to be kept now. */
+/* verifier retention: the retention times of verifierd; --run removes what is older now. */
 #include <time.h>
 
 #include "client/cli/api.h"

@@ -1,6 +1,6 @@
 /*
- * selftest.c - the options of `verifier selftest`. The Python package `selftest`, in lib/verifierd beside this program's
- * bin, has the corpus judged.
+ * selftest.c - the options of `verifier selftest`. The Python package `selftest`, in ../lib/verifierd of this program's
+ * directory, has the corpus judged.
  */
 #include <errno.h>
 #include <limits.h>
@@ -16,7 +16,7 @@
 
 struct selftest {
     struct cli *cli;
-    const char **words; /* what the package is started with: views, NULL behind the last */
+    const char **words; /* the arguments of the package: views, NULL after the last */
     size_t n;
     bool is_quick, is_part;
 };

@@ -266,7 +266,7 @@ list_command(struct cli *cli, int argc, char **argv)
 
 /* --- cancel --- */
 
-/* Answered when it is durable; one whose worker has not let go of it yet is told as it is. */
+/* The answer comes when it is durable; until its worker has released it, the state is printed. */
 static const char *
 cancel_text(json_t *answer)
 {
@@ -288,7 +288,7 @@ cancel_command(struct cli *cli, int argc, char **argv)
     bool is_group;
 
     argp_parse(&cancel_argp, argc, argv, 0, NULL, &l);
-    if (strcmp(l.id, "-") == 0) /* the newest may be anybody's */
+    if (strcmp(l.id, "-") == 0) /* the newest may be another client's */
         return cli_complain(CLI_USAGE, "cancel takes an id, and no \"-\"");
     int code = find_document(cli, l.id, &found, &is_group);
     if (code != CLI_OK)

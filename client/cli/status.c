@@ -50,7 +50,7 @@ print_head(const struct cli *cli, const json_t *status)
     view_label("verifierd", text.data);
 }
 
-/* What waits for a CPU slot or a device, of both kinds of work. */
+/* The queues for CPU slots and devices, of both kinds of work. */
 static void
 print_queue(json_t *queues)
 {

@@ -78,6 +78,6 @@ table_mark(struct table *t, size_t column, bool is_good)
 void
 table_print(struct table *t)
 {
-    /* libsmartcols leaves the last line open when there is no row at all. */
+    /* libsmartcols leaves out the newline after the last line if the table has no row. */
     scols_print_table(t->rows);
 }

@@ -19,7 +19,7 @@ struct task {
     const char *subject_name; /* what to call it when it is missing; NULL: the action takes none */
     const char *new_name;     /* the second argument of rename */
     const char *name, *entry_point, *limit, *cursor;
-    long level; /* 0: not told */
+    long level; /* 0: not given */
     bool is_dynamic, wants_reference, wants_name;
 };
 
@@ -121,8 +121,8 @@ put_members(const struct task *t, const char *path, json_t *body)
 }
 
 /*
- * A task shows what it was first registered with, whoever names it otherwise later: ids are shared by all clients. Each of
- * them finds it by its own name.
+ * A task shows the values of its first registration, also if it is named otherwise later: ids are shared by all
+ * clients. Each client finds it by its own name.
  */
 static void
 tell_what_stays(json_t *body, json_t *task)

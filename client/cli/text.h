@@ -21,7 +21,7 @@ bool text_dump(FILE *to, const char *bytes, size_t size);
 const char *text_member(const json_t *object, const char *key);
 /* Append any JSON value as people read it: strings bare, null as "-", numbers short, the rest as JSON. */
 void text_value(struct buffer *out, const json_t *value);
-/* Append the number under a key with so many decimals, or "-". */
+/* Append the number under a key with `decimals` decimals, or "-". */
 void text_number(struct buffer *out, const json_t *object, const char *key, int decimals);
 
 /* Print a document for programs, and the same on one line; on a terminal all that is not ASCII is escaped. */

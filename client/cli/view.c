@@ -298,7 +298,7 @@ add_verdict_cells(struct cells *c, size_t at, json_t *submission)
     text_value(&c->text[at + 1], json_object_get(submission, "class"));
     text_value(&c->text[at + 2], json_object_get(submission, "stage"));
     text_number(&c->text[at + 3], submission, "reward", 4);
-    /* Lists are brief, and have the speedup beside the reward. */
+    /* Lists are brief, and have the speedup next to the reward. */
     bool is_brief = json_object_get(submission, "speedup") != NULL;
     text_number(&c->text[at + 4], is_brief ? submission : json_object_get(submission, "components"),
                 "speedup", 3);
@@ -402,7 +402,7 @@ view_more(json_t *page)
         fprintf(stderr, "verifier: there are more: --cursor '%s'\n", next);
 }
 
-/* --- documents whose members are not known here: scalars as labels, objects below their name, lists as tables --- */
+/* --- documents with unknown members: scalars as labels, objects below their name, lists as tables --- */
 
 static void print_document(json_t *object, const char *prefix);
 
