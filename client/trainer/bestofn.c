@@ -125,7 +125,7 @@ threshold_of(const struct bestofn *b)
     return !kind || strcmp(kind, "staged") == 0 ? 0.3 : strcmp(kind, "best_of_n") == 0 ? 0.5 : 0;
 }
 
-/* --- what is kept --- */
+/* --- the best answers --- */
 
 struct contender {
     json_t *answer; /* borrowed */

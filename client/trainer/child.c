@@ -26,7 +26,7 @@ child_spawn(const char *program, char *const *argv)
     return pid;
 }
 
-/* What waitpid() says of an end: the exit status, or 128 + the signal. */
+/* The exit status from waitpid()'s value, or 128 + the signal. */
 static int
 child_status(int status)
 {

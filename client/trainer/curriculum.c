@@ -119,7 +119,7 @@ curriculum_read(struct curriculum *c, json_t *state, struct error *err)
         return error_set(err, ERR_INPUT, "the state is of the curriculum \"%.40s\", not \"%s\"",
                          kind ? kind : "", names[c->kind]);
     switch (c->kind) {
-    case CURRICULUM_FIXED: /* what is asked for now counts */
+    case CURRICULUM_FIXED: /* the present settings count */
         break;
     case CURRICULUM_STEPPED:
     case CURRICULUM_SEED:

@@ -21,7 +21,7 @@ daemon_open(const struct trainer *t, struct http_client **out, struct error *err
     return rc;
 }
 
-/* A token that is refused and a daemon that fails are no task's fault: the next one would fare the same. */
+/* A refused token or a failing daemon is not a failure of the task: the next task would fail in the same way. */
 static enum err_code
 code_of(long status)
 {
@@ -42,7 +42,7 @@ refused(const struct http_answer *a, struct error *err)
     const char *why = json_string_value(json_object_get(first, "detail"));
     enum err_code code = code_of(a->status);
     if (why && detail && strstr(detail, why))
-        why = pointer = NULL; /* a single fault is told in "detail" already */
+        why = pointer = NULL; /* a single fault is in "detail" already */
     return error_set(err, code, "verifierd answered %ld: %.120s%s%.40s%s%.60s", a->status,
                      detail  ? detail
                      : title ? title

@@ -115,7 +115,7 @@ pause_s(int attempt, double retry_after_s)
     return s;
 }
 
-/* What a refusal says, in one line. */
+/* The text of a refusal, in one line. */
 static int
 refused(const struct http_answer *a, struct error *err)
 {
@@ -181,7 +181,7 @@ read_choice(json_t *choice, uint64_t seed)
     if (!json_is_string(text) && !(message && json_is_null(text)))
         return NULL;
     json_t *answer = json_pack("{s:I}", "seed", (json_int_t)(seed & INT32_MAX));
-    /* An answer without an end would fill the disk; what is cut off is told. */
+    /* An answer without an end would fill the disk; the cut is reported. */
     size_t size = json_is_string(text) ? json_string_length(text) : 0;
     json_object_set_new(answer, "text",
                         json_stringn(size ? json_string_value(text) : "", size < TEXT_MAX ? size : TEXT_MAX));
@@ -244,7 +244,7 @@ cache_read(const char *path)
     return NULL;
 }
 
-/* Beside its name first, under a name that no other process or thread has. */
+/* Written first under a name that no other process or thread has, then renamed. */
 static int
 cache_write(const char *path, json_t *answers, struct error *err)
 {

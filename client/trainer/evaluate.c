@@ -1,8 +1,8 @@
 /*
- * trainer evaluate: how well a model does on a set of tasks.
+ * trainer evaluate: the results of a model on a set of tasks.
  *
- * Answers come from an endpoint or from a directory in KernelBench's layout. What else is asked of the same
- * answers (another policy, one input instead of five) is a round of its own, whose source is the first one's answers.
+ * Answers come from an endpoint or from a directory in KernelBench's layout. Each further judging of the same answers
+ * (another policy, one input instead of five) is a separate round, whose source is the first one's answers.
  */
 #include <math.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ struct evaluate {
     struct round_options round;
     const char *name, *runs_path, *model_path, *python, *columns;
     bool ablates;
-    /* what is under way */
+    /* state of the evaluation */
     struct checkpoint *checkpoint;
     struct runs *runs;
     struct round_source source;
@@ -311,7 +311,7 @@ add_columns(struct evaluate *e, json_t *report, struct error *err)
     return rc;
 }
 
-/* What the features that can be turned off are worth: the same answers under each of these. */
+/* Settings that show the effect of optional features: the same answers are judged under each. */
 enum { ONE_INPUT, FIVE_INPUTS, ALL_ON, FUNNEL_OFF, N_SETTINGS };
 static const struct {
     const char *name, *parts, *until; /* until NULL: through timing */
@@ -453,7 +453,7 @@ print_table(json_t *report)
     print_row("all", json_object_get(report, "metrics"));
 }
 
-/* Rates are of all tasks: what is not the model's fault is told beside them. */
+/* Rates are of all tasks: answers that were not judged are reported separately. */
 static void
 print_unjudged(json_t *report)
 {
@@ -540,7 +540,7 @@ print_ablation(json_t *report)
 
 /* --- the command --- */
 
-/* The tasks: with --runs all of its levels, unless told otherwise. */
+/* The tasks: with --runs all of its levels, unless options select some. */
 static int
 load_tasks(struct evaluate *e, struct error *err)
 {

@@ -68,7 +68,7 @@ parse(int key, char *arg, struct argp_state *state)
     case 'h': /* argp has -? */
         argp_state_help(state, state->out_stream, ARGP_HELP_STD_HELP);
         return 0;
-    case ARGP_KEY_ARG: /* what follows is the command's own */
+    case ARGP_KEY_ARG: /* the following arguments are the command's own */
         if (strcmp(arg, "help") == 0)
             argp_state_help(state, state->out_stream, ARGP_HELP_STD_HELP);
         if (strcmp(arg, "version") == 0) {

@@ -1,13 +1,13 @@
 /*
- * notice.h - what the metadata services of the clouds say of this machine's end. Pure: from an answer to a decision. An HTTP status
- * of 0 is no answer; a body may be NULL; what is not as the cloud documents it is no notice.
+ * notice.h - notices by the metadata services of the clouds that this machine will be ended. Pure: from a response to a
+ * decision. An HTTP status of 0 is no response; a body may be NULL; a response that is not as documented is ignored.
  */
 #ifndef TRAINER_NOTICE_H
 #define TRAINER_NOTICE_H
 
 #include <stdbool.h>
 
-/* How long before its end a machine is told, seconds. */
+/* The time between a notice and the end of the machine, seconds. */
 enum { NOTICE_AWS_S = 120, NOTICE_GCP_S = 30, NOTICE_AZURE_S = 30, NOTICE_SIGTERM_S = 30 };
 
 enum notice_kind {
@@ -33,8 +33,8 @@ struct notice notice_gcp_preempted(long status, const char *body);
 /* GCP: /computeMetadata/v1/instance/maintenance-event. */
 struct notice notice_gcp_maintenance(long status, const char *body);
 /*
- * Azure: /metadata/scheduledevents. It lists the events of all machines of a set: one whose Resources do not have machine ("": not
- * known, then any counts) is another's.
+ * Azure: /metadata/scheduledevents. It lists the events of all machines of a set: one whose Resources do not have
+ * machine ("": not known, then any event counts) is another's.
  */
 struct notice notice_azure(long status, const char *body, const char *machine);
 /* How long the run may take to end, so that a last copy still fits: two thirds of the notice. */

@@ -19,7 +19,10 @@ extern const struct argp task_options_argp; /* its input: a struct task_options 
 /* Load and draw. ERR_INPUT: no --tasks. */
 int task_options_load(const struct task_options *o, uint64_t seed, struct task_set *set, struct error *err);
 
-/* --samples, --turns, --policy, --until, --reward: its input a struct round_options, whose reward is an object to fill. */
+/*
+ * --samples, --turns, --policy, --until, --reward: its input is a struct round_options, whose reward is an object to
+ * fill.
+ */
 extern const struct argp round_options_argp;
 
 /* The value of an option, or argp_error(). */

@@ -1,4 +1,7 @@
-/* output.h - the files that a command leaves: written beside their name and moved there whole, so that none is ever half one. */
+/*
+ * output.h - the output files of a command: written under a temporary name and renamed, so that none is ever
+ * incomplete.
+ */
 #ifndef TRAINER_OUTPUT_H
 #define TRAINER_OUTPUT_H
 

@@ -14,7 +14,7 @@
 
 enum { OPT_CURRICULUM = 704, OPT_MIX, OPT_HELD_OUT };
 
-/* "--curriculum adarft": what follows an option whose argument may be left out is not given with it. */
+/* "--curriculum adarft": argp does not pass the next word to an option whose argument is optional. */
 static char *
 next_kind(struct argp_state *state)
 {

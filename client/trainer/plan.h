@@ -29,7 +29,7 @@ extern const struct argp plan_options_argp; /* its input: a struct plan_options 
  */
 int plan_draw(const struct plan_options *o, const char *workdir, const char *name, size_t n, uint64_t seed,
               struct task_set *set, struct error *err);
-/* What the round taught; once, however often it is said. */
+/* Apply the results of the round; once, also if it is called again. */
 int plan_learn(const struct plan_options *o, const char *workdir, const struct round_result *results,
                size_t n, struct error *err);
 

@@ -12,7 +12,7 @@
 
 /* The digest of the template, "sha256:...". */
 void prompt_digest(const char *policy, char out[HASH_TEXT_SIZE]);
-/* Append the prompt for a reference whose answer has to be called class_name. 0 or ERR_NOMEM. */
+/* Append the prompt for a reference; the answer's class is to be named class_name. 0 or ERR_NOMEM. */
 int prompt_make(const char *reference, const char *class_name, const char *policy, struct buffer *out);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Commands that are Python: the packages `prepare` and `pipeline` have their options. Read here are those that our own code knows
- * about: which interpreter, and the policy of prepare's --verify, whose grammar is common/policy.c's.
+ * Commands in Python: the packages `prepare` and `pipeline` parse their own options. Parsed here are those that our own
+ * code needs: the interpreter, and the policy of prepare's --verify, whose grammar is common/policy.c's.
  */
 #include <errno.h>
 #include <signal.h>
@@ -36,7 +36,7 @@ option_in(int argc, char **argv, const char *name, char letter)
     return found;
 }
 
-/* What answers are judged under, at level 1 and above, and whether the prompt speaks of other sizes. Given. */
+/* The policy of the judging, at level 1 and above, and whether the prompt mentions other sizes. Given. */
 static int
 parse_policy(const char *text, char **out, struct error *err)
 {

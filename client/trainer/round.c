@@ -43,12 +43,12 @@ struct round {
     struct work *work;
     struct journal *journal;
     char run
-        [ID_SIZE]; /* of the journal: what tells this run's groups from those of another that asks the same */
+        [ID_SIZE]; /* of the journal: distinguishes this run's groups from those of another with the same prompts */
     json_t *header;
     int header_rc;
     struct error header_err;
     bool has_moved;                              /* the endpoint, since the run was begun */
-    pthread_mutex_t mutex;                       /* what follows */
+    pthread_mutex_t mutex;                       /* protects the fields below */
     size_t next, done, done_here, answered_here; /* here: not found in the journal */
     struct round_totals totals;
     struct error stop; /* the journal cannot be written: nothing goes on */
@@ -115,7 +115,7 @@ answer_reward(json_t *answer)
 
 /* --- the journal --- */
 
-/* What has to be the same for a journal to be gone on with. */
+/* The settings that must be equal for a journal to be continued. */
 static json_t *
 header_of(const struct trainer *t, const struct round_options *o, const struct task_set *set)
 {
@@ -227,7 +227,7 @@ replay_cb(void *arg, json_t *record)
     } else if (strcmp(event, "judged") == 0) {
         json_decref(at->verdicts);
         at->verdicts = json_incref(json_object_get(record, "verdicts"));
-        at->group[0] = '\0'; /* it is done with: what is posted from here on is another */
+        at->group[0] = '\0'; /* it has ended: a later "posted" record is for another group */
         at->judged++;
     }
 }
@@ -248,7 +248,7 @@ note(struct round *r, json_t *record, struct error *err)
 
 /* --- one turn of one task --- */
 
-/* What the model is asked: the prompt, and for later turns what this sample has answered and heard so far. */
+/* The messages to the model: the prompt, and for later turns this sample's answers and feedback so far. */
 static json_t *
 conversation(struct work *w, const char *policy, int turn, size_t sample)
 {
@@ -353,7 +353,7 @@ find_same(json_t *answers, const struct task *task)
     return first;
 }
 
-/* What a run is called where the environment does not say: as the working directory where it has steps, else as the journal's. */
+/* The run's name if the environment has none: that of the working directory if it has steps, else the journal's. */
 static json_t *
 run_of(const struct round *r)
 {
@@ -369,14 +369,14 @@ run_of(const struct round *r)
     return json_string(name && *name ? name : "trainer");
 }
 
-/* By which the daemon's dashboard tells this run from others, and one round from the next. */
+/* Labels by which the daemon's dashboard distinguishes runs, and the rounds of a run. */
 static json_t *
 labels_of(const struct round *r)
 {
     const char *model = r->options->source ? NULL : r->trainer->model;
     json_t *run = r->trainer->run ? json_string(r->trainer->run) : run_of(r);
 
-    /* A longer name is no label (docs/http.md). */
+    /* A longer name is not accepted as a label (docs/http.md). */
     return json_pack("{s:o*, s:o*, s:s*}", "run", run, "step",
                      r->options->step ? json_integer(r->options->step) : NULL, "policy_version",
                      model && strlen(model) <= LABEL_MAX_BYTES ? model : NULL);
@@ -589,8 +589,9 @@ has_infra(json_t *verdicts)
 }
 
 /*
- * What the daemon failed to judge before this command is judged anew, with its whole group: its verdicts stand beside each other, and
- * the daemon knows most of them. Not where the model has answered to it since, or where the rest decided.
+ * Answers that the daemon failed to judge in an earlier command are judged again, with their whole group, so that its
+ * verdicts are comparable; the daemon still has most of them. Not if the model has answered to the verdict since, or if
+ * the group was decided without it.
  */
 static void
 forget_infra(struct round *r)

@@ -22,13 +22,13 @@ struct round_source {
     int (*sample)(void *arg, const struct task *task, json_t *messages, int n, uint64_t seed,
                   json_t **answers, struct error *err);
     void *arg;
-    json_t *provenance; /* what a journal of it says; borrowed */
+    json_t *provenance; /* part of the journal's records; borrowed */
 };
 
 struct round_options {
-    int samples; /* answers for each task */
-    int turns;   /* 1: no feedback is answered */
-    int stop_correct; /* once so many of a turn are correct, its rest is cancelled and the task takes no more; 0: never */
+    int samples;      /* answers for each task */
+    int turns;        /* 1: no feedback is answered */
+    int stop_correct; /* once so many of a turn are correct, its rest is cancelled and the task ends; 0: never */
     const char *policy;   /* NULL: strict below level 2, hybrid from there on */
     json_t *policy_parts; /* keys that differ from the policy's own; NULL: none. Borrowed */
     const char *until;    /* NULL: through timing */
@@ -38,7 +38,7 @@ struct round_options {
     const struct round_source *source; /* NULL: the endpoint */
 };
 
-/* What became of one task. */
+/* The result of one task. */
 struct round_result {
     const struct task *task;
     json_t *
@@ -62,8 +62,8 @@ int round_run(const struct trainer *t, const struct round_options *options, cons
 void round_free(struct round_result *results, size_t n);
 
 /*
- * Tell on stderr how many of them failed, and why the first did. TRAINER_FAILED where all did: what was made of them says
- * nothing. Otherwise TRAINER_OK.
+ * Report on stderr how many of them failed, and why the first did. TRAINER_FAILED if all did: results computed from
+ * them are meaningless. Otherwise TRAINER_OK.
  */
 enum trainer_exit round_tell_failures(const struct round_result *results, size_t n);
 
@@ -73,7 +73,7 @@ bool answer_is_correct(json_t *answer);
 int answer_code(json_t *answer, const struct task *task, struct buffer *out);
 /* Was it cancelled before it had a verdict? */
 bool answer_is_cancelled(json_t *answer);
-/* Is it of its task's last turn? One before was answered with feedback, and is no sample of its own. */
+/* Is it of its task's last turn? An earlier one was answered with feedback, and is not a sample of its own. */
 bool answer_is_last(json_t *answers, json_t *answer);
 /* Its reward, or NAN. */
 double answer_reward(json_t *answer);

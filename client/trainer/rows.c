@@ -7,7 +7,7 @@
 #include "common/auto.h"
 #include "common/buffer.h"
 
-/* What is being read. text holds one row, ROW_MAX + 1 bytes of it at most. */
+/* The state of the reading. text holds one row, ROW_MAX + 1 bytes of it at most. */
 struct reader {
     FILE *file;
     const char *path;

@@ -17,7 +17,8 @@ enum { ROW_MAX = 16 * 1024 * 1024 }; /* bytes of one row; a longer one is a faul
 typedef int rows_cb(void *arg, size_t number, json_t *row, const char *fault, struct error *err);
 
 /*
- * A JSON array or JSON Lines; blank lines are no rows. A row that is no JSON is handed on as a fault, and the next one is read.
+ * A JSON array or JSON Lines; blank lines are skipped. A row that is not JSON is passed on as a fault, and the next is
+ * read.
  * 0, what cb returned, ERR_SYS, ERR_INPUT (the array has no end) or ERR_NOMEM.
  */
 int rows_each(const char *path, rows_cb *cb, void *arg, struct error *err);

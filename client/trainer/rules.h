@@ -7,8 +7,8 @@
 #include "common/error.h"
 
 /*
- * What a request says as "policy". text: as --policy says it; where it names none, or is NULL, strict below level 2 and hybrid from
- * there on. parts: keys that come over it; NULL: none; borrowed. *out: given. Errors are policy_parse()'s.
+ * The "policy" of a request. text: as in --policy; if it names none, or is NULL, strict below level 2 and hybrid from
+ * there on. parts: keys that override it; NULL: none; borrowed. *out: given. Errors are policy_parse()'s.
  */
 int rules_of(const char *text, int level, json_t *parts, json_t **out, struct error *err);
 

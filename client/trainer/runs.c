@@ -130,7 +130,7 @@ read_kernel(const struct runs *r, const struct kernel *k, struct buffer *out, st
     snprintf(name, sizeof(name), kernel_name, k->level, k->problem, k->sample);
     snprintf(path, sizeof(path), "%s/%s", r->directory, name);
     int rc = buffer_read_file(out, path, KERNEL_MAX, err);
-    return rc == ERR_INPUT ? 0 : rc; /* what is larger is told by its size */
+    return rc == ERR_INPUT ? 0 : rc; /* the caller finds a file that is too large by its size */
 }
 
 json_t *

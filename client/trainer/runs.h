@@ -13,7 +13,7 @@
 
 struct runs;
 
-/* Look which kernels there are. ERR_SYS: it cannot be read; ERR_INPUT: there is no kernel in it. */
+/* Find the kernels. ERR_SYS: it cannot be read; ERR_INPUT: it contains no kernel. */
 int runs_open(const char *directory, struct runs **out, struct error *err);
 void runs_free(struct runs *r);
 /* As round_source.sample; arg: a struct runs. An answer's "sample_id" is the file's. */
@@ -25,9 +25,9 @@ size_t runs_samples(const struct runs *r); /* the most that one problem has */
 json_t *runs_provenance(const struct runs *r);
 
 /*
- * For each level that has problems with numbers: DIRECTORY_levelL with the kernels and eval_results.json, where
- * {"<problem>": [{"sample_id", "compiled", "correctness", "metadata", "runtime", "runtime_stats"}]}; runtime is in ms, -1 where
- * nothing was timed. What is ours stands in metadata. workdir/sub/name is DIRECTORY.
+ * For each level with numbered problems: DIRECTORY_levelL with the kernels and eval_results.json, where
+ * {"<problem>": [{"sample_id", "compiled", "correctness", "metadata", "runtime", "runtime_stats"}]}; runtime is in ms,
+ * -1 if it was not timed. Our own values are in metadata. workdir/sub/name is DIRECTORY.
  */
 int runs_write(const char *workdir, const char *sub, const char *name, const struct round_result *results,
                size_t n, struct error *err);

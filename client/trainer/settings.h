@@ -1,6 +1,6 @@
 /*
- * settings.h - what a training method can be told: the rows of client/python/finetune/settings.json, which this program carries
- * and the Python that trains reads too. One table, so that flags, configuration files and the training agree.
+ * settings.h - the settings of training methods: the rows of client/python/finetune/settings.json, which this program
+ * embeds and the Python that trains reads too. One table, so that flags, configuration files and the training agree.
  */
 #ifndef TRAINER_SETTINGS_H
 #define TRAINER_SETTINGS_H

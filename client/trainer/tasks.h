@@ -12,14 +12,14 @@ struct task {
     char *name;        /* unique within the set; what the journal calls it */
     char *reference;   /* Python source */
     char *entry_point; /* of the reference: "Model" */
-    int level;         /* 1 to 4; 0: not told */
+    int level;         /* 1 to 4; 0: not given */
     int problem;       /* KernelBench's number; 0: none */
 };
 
 struct task_set {
     struct task *tasks;
     size_t n;
-    size_t skipped; /* rows that are no task; each was explained on stderr */
+    size_t skipped; /* rows that are not a task; each was explained on stderr */
 };
 
 /*
@@ -34,7 +34,7 @@ void tasks_free(struct task_set *set);
 void tasks_draw(struct task_set *set, size_t n, uint64_t seed);
 /* Keep those that are marked, is_kept[0 .. set->n). */
 void tasks_keep(struct task_set *set, const bool *is_kept);
-/* What an answer has to be called: "ModelNew". Given. */
+/* The class name that an answer must have: "ModelNew". Given. */
 char *task_class_wanted(const struct task *task);
 
 #endif

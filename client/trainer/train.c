@@ -64,7 +64,7 @@ is_by_reward(const char *method)
     return strcmp(method, "reinforce") == 0 || strcmp(method, "grpo") == 0;
 }
 
-/* What the daemon would refuse at the first step is refused here. */
+/* Refuses here a value that the daemon would refuse at the first step. */
 static void
 put_setting(struct train *t, json_t *row, const char *text, struct argp_state *state)
 {
@@ -256,7 +256,7 @@ add_tasks(struct train *t, json_t *request, struct error *err)
     return rc;
 }
 
-/* ../lib/verifierd beside this program's own directory: where the package `finetune` is. */
+/* ../lib/verifierd of this program's own directory: where the package `finetune` is. */
 static int
 package_home(char path[PATH_MAX], struct error *err)
 {
@@ -293,7 +293,7 @@ finetune_environment(struct error *err)
     return 0;
 }
 
-/* Where the Python leaves its status, beside the request: a launcher of several has one of its own, whatever theirs is. */
+/* The path of the Python's status, next to the request: a launcher of several has its own. */
 static void
 status_path(const char *request, char path[OUTPUT_PATH_MAX])
 {
@@ -334,7 +334,7 @@ check_trained(const struct train *t, int left, struct error *err)
     return access(path, R_OK) == 0 ? 0 : error_set(err, ERR_SYS, "%s is no checkpoint: no %s", final, path);
 }
 
-/* May training begin here? Not before a restore (trainer resume) is finished, whose mark names the remote. */
+/* May training begin here? Not before a restore (trainer resume) is finished; its mark names the remote. */
 static int
 check_restored(const char *workdir, struct error *err)
 {

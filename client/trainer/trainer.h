@@ -31,9 +31,9 @@ enum trainer_exit {
 /* Where the services are, and how to sample. Strings are borrowed from argv or the environment. */
 struct trainer {
     const char *daemon_url, *daemon_token; /* verifierd; the token may be NULL */
-    const char *run;                       /* the label of what is judged; NULL: the command's name for it */
+    const char *run;                       /* the label of submissions; NULL: the command's name for it */
     const char *endpoint_url;              /* with its /v1; NULL: none was given */
-    const char *endpoint_name;             /* what a journal says in place of the URL; NULL: the URL */
+    const char *endpoint_name;             /* written to a journal in place of the URL; NULL: the URL */
     const char *endpoint_key;              /* NULL: none */
     const char *model;
     bool is_chat; /* /chat/completions, else /completions */
@@ -60,20 +60,20 @@ extern const struct argp trainer_common_argp, trainer_daemon_argp, trainer_sampl
 int trainer_complain(enum trainer_exit code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /*
- * Say on stderr what is waited for, and why: a line in ten seconds at most, whichever thread waits. Who sees nothing takes
- * a service that is away for work under way.
+ * Report on stderr what the program waits for, and why: a line in ten seconds at most, for all threads. Without it a
+ * user takes the outage of a service for work in progress.
  */
 void trainer_tell_wait(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Sleep, but no longer than until a signal asks to stop. */
 void trainer_pause(double seconds);
 
-/* True once SIGINT or SIGTERM came: finish what is being written and stop. */
+/* True once SIGINT or SIGTERM came: finish the present write and stop. */
 bool trainer_is_stopping(void);
-/* Have SIGINT and SIGTERM say so. */
+/* Install handlers of SIGINT and SIGTERM for it. */
 void trainer_catch_signals(void);
 
-/* Let a Python that is started now find the package `finetune`. ERR_SYS: it is not beside this program. */
+/* Let a Python that is started now find the package `finetune`. ERR_SYS: it is not installed with this program. */
 int finetune_environment(struct error *err);
 
 /* The commands. argv[0] is the command's full name; each returns an enum trainer_exit. */

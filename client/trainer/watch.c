@@ -29,10 +29,10 @@ struct watch {
     struct trainer *trainer;
     const char *clouds, *remote, *aws, *gcp, *azure;
     double every_s, grace_s; /* grace_s below 0: by the notice */
-    pid_t pid;               /* 0: nobody is told */
+    pid_t pid;               /* 0: no process to notify */
     CURL *curl;
     char token[256]; /* IMDSv2; "" until one was given */
-    bool is_advised; /* a rebalance recommendation was told already */
+    bool is_advised; /* a rebalance recommendation was reported already */
 };
 
 enum { OPT_PID = 512, OPT_CLOUDS, OPT_EVERY, OPT_GRACE, OPT_REMOTE, OPT_AWS, OPT_GCP, OPT_AZURE };
@@ -186,7 +186,7 @@ look_at_azure(struct watch *w)
     return notice_azure(status, answer.data, name.data ? name.data : "");
 }
 
-/* The first cloud that says so. Advice is told once, and ends nothing. */
+/* The first cloud with a notice. Advice is reported once, and ends nothing. */
 static struct notice
 look(struct watch *w)
 {
@@ -230,8 +230,8 @@ copy(const struct watch *w)
 }
 
 /*
- * The process is told to end with a checkpoint. What verifies already is copied meanwhile, so that the last copy, once the process
- * has ended or its time is up, has little left to do.
+ * The process is sent a signal to end with a checkpoint. Checkpoints that are complete already are copied meanwhile, so
+ * that the last copy, once the process has ended or its time is up, is short.
  */
 static int
 leave(struct watch *w, const struct notice *found)
