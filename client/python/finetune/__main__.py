@@ -29,7 +29,7 @@ def train(method: str, request: Path) -> int:
 
 
 def leave_status(request: Path, status: int) -> None:
-    """Beside the request, by the first process: the launcher of several has a status of its own, whatever theirs is."""
+    """Next to the request, by the first process: a launcher of several processes has a status of its own."""
     if os.environ.get("RANK", "0") == "0":
         request.with_name(str(layout.TABLE["status"])).write_text(f"{status}\n")
 

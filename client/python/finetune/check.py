@@ -1,9 +1,9 @@
-"""Would this fit, and do the shapes agree? On meta tensors: no weights are read, nothing is computed.
+"""Does this training fit in memory, and do the shapes agree? On meta tensors: no weights are read, nothing is computed.
 
     python -m finetune check METHOD REQUEST
 
-REQUEST may name a "model_config" (a config.json), for machines that have not the model; and "gpu_memory_gb". What was
-found is printed, and put into REQUEST as "found": who asked can tell that it was this program that ended well.
+REQUEST may name a "model_config" (a config.json), for machines without the model; and "gpu_memory_gb". The findings are
+printed, and put into REQUEST as "found": so the caller knows that this program ended normally.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def sampled_at_once(settings: Settings, method: str) -> int:
 
 
 def estimate(settings: Settings, config: Any, method: str, card_gib: float) -> Json:
-    """Parameters and GiB of one GPU, from the shapes alone. A GPU samples or learns: what takes more counts.
+    """Parameters and GiB of one GPU, from the shapes alone. A GPU samples or learns: the larger need counts.
 
-    card_gib: what the GPU has, of which vLLM takes its share beside the training; 0: not known.
+    card_gib: the memory of the GPU, of which vLLM takes its share in addition to the training; 0: not known.
     """
     has_vllm = method in ("reinforce", "grpo") and settings.rollouts == "vllm_colocate"
     with torch.device("meta"):

@@ -1,8 +1,8 @@
-"""Checkpoints that are whole or not there.
+"""Checkpoints that are complete or absent.
 
-A checkpoint is a directory in peft's own layout. It is written beside its name, every file is forced to the disk, the
-manifest (sizes and digests of all files) comes last, and a rename puts it in place; `latest` is replaced after that.
-Whoever reads one believes the manifest alone: a directory without one, or whose files are not as it says, is none.
+A checkpoint is a directory in peft's own layout. It is written under a temporary name, every file is forced to the
+disk, the manifest (sizes and digests of all files) comes last, and a rename puts it in place; `latest` is replaced
+then. A reader relies on the manifest alone: a directory without one, or whose files differ, is not a checkpoint.
 Nothing here imports torch.
 """
 
@@ -21,7 +21,7 @@ from . import layout
 from .errors import TrainError
 
 VERSION = 1
-PARTIAL = ".partial-"  # prefix of what is being written, or removed
+PARTIAL = ".partial-"  # prefix of a checkpoint that is being written, or removed
 AT_FDCWD = -100
 RENAME_EXCHANGE = 2
 
@@ -85,7 +85,7 @@ def save(
 ) -> Path:
     """Write root/name: write(directory) makes the files, `about` goes into the manifest. Replaces one of that name.
 
-    progress is told each step before it is taken (tests end the process there).
+    progress is called with each step before it is taken (tests end the process there).
     """
     root.mkdir(parents=True, exist_ok=True)
     partial = root / (PARTIAL + name)
@@ -128,7 +128,7 @@ def is_inside(name: str) -> bool:
 
 
 def verify(path: Path) -> Manifest:
-    """The manifest of a checkpoint that is as it was written; TrainError says what is not."""
+    """The manifest of a checkpoint that is as it was written; TrainError names the difference."""
     try:
         manifest = json.loads((path / layout.MANIFEST).read_text())
         files = manifest["files"].items()
@@ -159,7 +159,7 @@ def step_directories(root: Path) -> list[Path]:
 
 
 def newest(root: Path, say: Callable[[str], None]) -> tuple[Path, Manifest] | None:
-    """The newest checkpoint that verifies. What does not is told, and left where it is."""
+    """The newest checkpoint that verifies. One that does not is reported, and left in place."""
     for path in step_directories(root):
         try:
             return path, verify(path)

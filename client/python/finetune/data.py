@@ -13,7 +13,7 @@ from typing import Any
 from .errors import TrainError
 from .settings import Settings
 
-IGNORED = -100  # the label of what is not learned
+IGNORED = -100  # the label of tokens that are not learned
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ class Judge:
     def __init__(
         self, url: str, reward: str, until: str, run: str, should_stop: Callable[[], bool] = lambda: False
     ) -> None:
-        """run: the label of what is judged, unless VERIFIERD_RUN says one.
+        """run: the label of the submissions, unless VERIFIERD_RUN has one.
 
         should_stop: asked between requests; once it is true, StopRequested ends the wait.
         """
@@ -88,7 +88,7 @@ class Judge:
     def _call(self, method: str, path: str, body: Json | None = None) -> Json:
         if self._should_stop():
             raise StopRequested()
-        key = str(uuid.uuid4()) if method == "POST" else ""  # what was lost on the way back is not judged a second time
+        key = str(uuid.uuid4()) if method == "POST" else ""  # a request whose response was lost is not judged twice
         try:
             return self._client.call(method, path, body, key=key, deadline=time.monotonic() + AWAY_LIMIT_S)
         except Refused as error:

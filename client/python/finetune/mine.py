@@ -93,7 +93,7 @@ def traced(model: nn.Module) -> Iterator[GraphModule]:
             continue
         try:
             yield symbolic_trace(module)
-        except Exception:  # whatever a module does that a graph cannot say
+        except Exception:  # a module may raise anything where it cannot be traced
             continue
 
 

@@ -22,7 +22,7 @@ from .errors import TrainError
 from .settings import Settings
 
 ADAPTER = "adapter_model.safetensors"
-HEAD = 1 << 20  # bytes of each weights file that count in a base's digest, beside its size
+HEAD = 1 << 20  # bytes of each weights file that enter a base's digest, with its size
 
 Say = Callable[[str], None]
 

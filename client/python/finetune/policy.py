@@ -1,7 +1,7 @@
 """REINFORCE and GRPO on TRL's GRPOTrainer: sample from the policy, have verifierd judge, step on A log p.
 
 Answers are kept as token ids from the sampler to the gradient. REINFORCE is TRL's cispo, -sum r A log p / tokens with
-a ratio r that is no variable, with advantages of our own: each answer is learned from once, so that r is 1.
+a constant ratio r, with advantages of our own: each answer is learned from once, so that r is 1.
 """
 
 from __future__ import annotations
@@ -106,10 +106,10 @@ class Reward:
         self._posted: list[str] = []
         self._step = 0
         self._sent = 0
-        self._fault: TrainError | None = None  # of this step: told in the call, by all processes
+        self._fault: TrainError | None = None  # of this step: raised in the call, by all processes
 
     def begin(self, rows: Sequence[int], step: int) -> None:
-        """rows: of each answer that is to come, the place in the order of tasks."""
+        """rows: for each answer to come, the task's index in the order of tasks."""
         self._rows, self._texts, self._posted, self._sent, self._step = list(rows), [], [], 0, step
         self._fault = None
 

@@ -1,4 +1,4 @@
-"""What every training shares: a run's names, log, figures and signals, and TRL's trainers with our checkpoints.
+"""The common part of all trainings: a run's names, log, figures and signals, and TRL's trainers with our checkpoints.
 
 The loop, the optimizer and the distribution over processes are TRL's, transformers' and accelerate's.
 """
@@ -98,7 +98,7 @@ class Stop:
 
 
 def flat(identity: Json) -> Json:
-    """What has to be the same for a run to be the same, of an identity that is new or was read from a manifest.
+    """The values that must be equal for a run to be the same, of an identity that is new or was read from a manifest.
 
     The digest of the data stands in place of the setting of that name, which is its path.
     """
@@ -109,10 +109,10 @@ def flat(identity: Json) -> Json:
 class Run:
     """A run: its model, and where it stands."""
 
-    progress = staticmethod(lambda step: None)  # told each step of a save before it is taken; for tests
+    progress = staticmethod(lambda step: None)  # called with each step of a save before it is taken; for tests
 
     def __init__(self, method: str, settings: Settings, workdir: Path, identity: Json) -> None:
-        """identity: what else the run's result depends on (digests of its data and prompt, by name)."""
+        """identity: further values that the result depends on (digests of its data and prompt, by name)."""
         processes = PartialState(cpu=not torch.cuda.is_available())
         self.method, self.settings, self.workdir = method, settings, workdir
         self.world, self.is_main = processes.num_processes, processes.is_main_process
@@ -134,7 +134,7 @@ class Run:
         if self.found:
             self._check_same(*self.found)
         self.step = int(self.found[1]["step"]) if self.found else 0
-        processes.wait_for_everyone()  # nobody writes before all have read
+        processes.wait_for_everyone()  # no process writes before all have read
         self.metrics = Metrics(self.out / layout.TABLE["metrics"], self.is_main, self.step)
 
     def _check_same(self, path: Path, manifest: Json) -> None:
@@ -160,7 +160,7 @@ class Run:
         return True
 
     def arguments(self, total: int) -> Json:
-        """What the methods give to TRL alike. total: steps of the run."""
+        """The arguments of TRL that all methods share. total: steps of the run."""
         s, precision = self.settings, models.precision_of(self.settings)
         reported = [name for name in s.report_to.split(",") if name]
         if missing := set(reported) - set(get_available_reporting_integrations()):
@@ -190,7 +190,7 @@ class Run:
     # --- checkpoints ---
 
     def adopt(self, written: Path, model: Any, step: int, total: int) -> None:
-        """What TRL wrote becomes a checkpoint of ours: manifest last, then a rename."""
+        """A directory that TRL wrote becomes a checkpoint of ours: manifest last, then a rename."""
 
         def write(directory: Path) -> None:
             for path in written.iterdir():
@@ -243,9 +243,9 @@ def check_sharding(state: Any) -> None:
 
 
 class Kept:
-    """Beside a trainer of TRL's in the list of bases: our checkpoints, and a stop between two passes.
+    """A second base of a trainer of TRL's: our checkpoints, and a stop between two passes.
 
-    StopRequested leaves train() when a signal came. Nothing is learned from the step that was under way.
+    StopRequested leaves train() when a signal came. Nothing is learned from the unfinished step.
     """
 
     run: Run
@@ -324,7 +324,7 @@ class Kept:
         )
 
     def figures(self, logs: Json) -> Json:
-        """Of the step that TRL has just logged, beside those of every method."""
+        """Figures of the step that TRL has just logged, in addition to those of every method."""
         return {}
 
     def check_loss(self: Any, loss: float) -> None:

@@ -194,7 +194,7 @@ def main(arguments: list[str]) -> int:
             engine.load(name, path)
     except TrainError:
         raise
-    except Exception as error:  # what a broken file raises depends on the library that reads it
+    except Exception as error:  # the exceptions for a broken file depend on the library that reads it
         text = str(error) if isinstance(error, Refused) else f"{given.model}: {error}"
         raise TrainError(text.splitlines()[0][:500]) from error
     server = ThreadingHTTPServer((given.host, given.port), handler_of(engine))

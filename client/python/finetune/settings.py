@@ -1,4 +1,4 @@
-"""What a run is told: the rows of settings.json, as trainer(1) or a configuration file filled them in."""
+"""The settings of a run: the rows of settings.json, as trainer(1) or a configuration file filled them in."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .errors import TrainError
 
 ROWS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("settings.json").read_text())
 METHODS = ("sft", "bestofn", "weighted", "reinforce", "grpo")
-# What does not change the weights: a run may be gone on with under another value.
+# Settings that do not change the weights: a run may be continued under another value.
 INCIDENTAL = frozenset({"save_steps", "keep", "checkpointing", "batch", "accumulation", "least_loss"}) | frozenset(
     {"rollouts", "vllm_url", "vllm_memory", "report_to"}
 )
@@ -68,7 +68,7 @@ class Settings:
 
 
 def defaults(method: str) -> dict[str, Any]:
-    """What a method uses where nothing is said."""
+    """The defaults of a method."""
     return {row["name"]: row.get("presets", {}).get(method, row["default"]) for row in ROWS}
 
 

@@ -55,7 +55,7 @@ def make(
 ) -> Any:
     """Write a Qwen2 of `layers` layers and its tokenizer; returns the model. The same seed makes the same weights.
 
-    whole: texts that become one token each, beside the vocabulary.
+    whole: texts that become one token each, in addition to the vocabulary.
     """
     tokenizer = make_tokenizer(texts, vocabulary)
     tokenizer.add_tokens([AddedToken(text, normalized=False) for text in whole])

@@ -1,4 +1,4 @@
-"""What goes along with a run: trainer sync to a remote, and trainer watch for the cloud's notices.
+"""The programs that accompany a run: trainer sync to a remote, and trainer watch for the cloud's notices.
 
 One that ends is started again, after 1, 2, 4 ... 60 s; training goes on meanwhile.
 """
@@ -37,7 +37,7 @@ class Companion:
         return self.run.spawn([self.run.program, self.command, f"--workdir={self.run.workdir}", *self.options, *more])
 
     def note(self, how: str = "") -> None:
-        """What status shows of it. how: of its end."""
+        """The part of the status about it. how: it ended."""
         along = self.run.state.document["along"]
         before = along.get(self.command, {})
         pid = self.process.pid if self.process else 0
@@ -48,7 +48,7 @@ class Companion:
     def begin(self, *more: str) -> None:
         self.process = self.spawn(*more)
         self.began = time.monotonic()
-        self.again = self.began + PAUSE_MAX_S  # where there is no process for it
+        self.again = self.began + PAUSE_MAX_S  # if no process could be started
         self.note()
 
     def tend(self, *more: str) -> None:
@@ -62,7 +62,7 @@ class Companion:
             self.ended += 1
             self.soon = 1 if time.monotonic() - self.began > LIFE_S else self.soon + 1
             self.again = time.monotonic() + pause_s(self.soon)
-            # A watch that saw a notice has told us: its work is done.
+            # A watch that saw a notice has sent us a signal: its work is done.
             self.is_over = self.command == "watch" and code == RESUME
             how = f"signal {-code}" if code < 0 else f"status {code}"
             if not self.is_over:
@@ -101,7 +101,7 @@ class Along:
             self.watch.begin()
 
     def tend(self) -> None:
-        """Once the run is asked to stop nothing is started, and sync is told to copy at once what verifies already."""
+        """Once the run is asked to stop nothing is started, and sync is asked to copy at once all that verifies."""
         if self.sync:
             self.sync.tend(self.every)
         if self.watch:

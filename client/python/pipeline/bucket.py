@@ -1,7 +1,7 @@
 """trainer bucket: a bucket for a run's checkpoints, closed to the public, encrypted, versioned, with lifecycle rules.
 
-A bucket that is there is brought to the wanted state; what differs is told. Every setting is read back, since a service
-may take what it does not keep. Nothing that holds objects is ever deleted, and lifecycle rules of others stay.
+An existing bucket is brought to the wanted state; differences are reported. Every setting is read back, since a service
+may accept a setting that it does not keep. A bucket or object is never deleted, and other lifecycle rules stay.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from .common import FAILED, OK, SERVICE, Json, PipelineError, whole
 
 RULE_ID = "trainer-old-versions"
-UPLOAD_DAYS = 7  # a copy that was cut off is begun again within the hour
-LOOKS = 3  # at a setting, before it counts as not kept
-ATTEMPTS = 5  # of one call, where what is wrong may pass
+UPLOAD_DAYS = 7  # an interrupted copy is begun again within the hour
+LOOKS = 3  # reads of a setting, before it counts as not kept
+ATTEMPTS = 5  # of one call, after failures that may be transient
 
 BLOCK = ("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets")
 OWN_BEGINNINGS = ("xn--", "sthree-", "amzn-s3-demo-")
@@ -46,7 +46,7 @@ MEANINGS = {
 
 @dataclass
 class Setting:
-    """What to send (from what is there now), and whether an answer is what was wanted."""
+    """The document to send (from the present one), and whether a response has the wanted state."""
 
     call: str  # get_bucket_CALL, put_bucket_CALL
     document: str  # the name of put's argument
@@ -167,7 +167,7 @@ class Bucket:
         raise AssertionError
 
     def refusal(self, error: ClientError, what: str = "") -> PipelineError:
-        """What a refusal means, with the bucket's name and what to do."""
+        """The meaning of a refusal, with the bucket's name and what to do."""
         code, headers = code_of(error), error.response["ResponseMetadata"].get("HTTPHeaders", {})
         region = headers.get("x-amz-bucket-region") or error.response["Error"].get("Region")
         if region and region != self.region:
@@ -191,7 +191,7 @@ class Bucket:
         return True
 
     def create(self) -> None:
-        """For one that is there this asks whose it is."""
+        """If the bucket exists, its owner is checked."""
         place = {"CreateBucketConfiguration": {"LocationConstraint": self.region}}
         try:
             self.call("create_bucket", **({} if self.region == "us-east-1" else place))
@@ -245,7 +245,7 @@ class Bucket:
         return differs
 
     def policy(self) -> Json:
-        """What sync, resume and the probe need: to list, read and write; not to delete, nor to change the bucket."""
+        """The rights that sync, resume and the probe need: to list, read and write; not to delete, nor to change it."""
         partition = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
         begins = next((part for start, part in partition.items() if self.region.startswith(start)), "aws")
         arn = f"arn:{begins}:s3:::{self.name}"

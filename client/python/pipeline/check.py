@@ -1,4 +1,4 @@
-"""What would end a run hours from now: files, arguments, programs, GPUs; and for --check memory and shapes."""
+"""Checks before a run for failures that would end it later: files, programs, GPUs; with --check memory and shapes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Checks:
         return not faults
 
     def inputs(self) -> Iterator[str]:
-        """What no step of the plan leaves has to be there. Finished steps need none."""
+        """Inputs that no step of the plan makes have to exist. Finished steps need none."""
         for step in self.run.steps:
             for path in [] if self.state.is_finished(step) else step.inputs:
                 fault = "" if self.state.is_made(path) else self.state.fault(path)

@@ -1,4 +1,4 @@
-"""What the commands share: how they end, their options, the files that they read and write."""
+"""The common part of the commands: how they end, their options, the files that they read and write."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Json = dict[str, Any]
 
 
 class PipelineError(Exception):
-    """What ends a command: a text for people, and its exit status."""
+    """Ends a command: a text for people, and its exit status."""
 
     def __init__(self, text: str, status: int = CONFIG) -> None:
         super().__init__(text)

@@ -19,7 +19,7 @@ from .common import CONFIG, OK, USAGE, Json, PipelineError, parser
 LEVELS = (1, 2, 3, 4, 0)  # 0: all, which comes last
 WIDTH = 34  # of a column on the terminal
 
-# What a row is called, where its figure stands in an evaluation's metrics, its unit, and under which policy
+# The name of a row, the place of its figure in an evaluation's metrics, its unit, and the policy under which
 # `evaluate --columns` judged it again.
 Row = tuple[str, str, str | None, str, str | None]
 ROWS: list[Row] = [
@@ -35,7 +35,7 @@ CORRECT = ROWS[3]
 
 @dataclass
 class Column:
-    """One evaluation, or figures that somebody published (without a report)."""
+    """One evaluation, or published figures (without a report)."""
 
     name: str
     path: str = ""
@@ -95,9 +95,9 @@ def read_column(workdir: Path, name: str) -> Column:
 
 
 def prompts(columns: Sequence[Column]) -> tuple[list[str], bool]:
-    """What is to be said of the prompts, and whether they are one: answers to another prompt say nothing of the model.
+    """Notes on the prompts, and whether all are the same: answers to different prompts do not compare the models.
 
-    An evaluation that names none is of answers that others sampled (`evaluate --runs`): no mismatch, and said.
+    An evaluation without a prompt is of answers sampled elsewhere (`evaluate --runs`): noted, and not a mismatch.
     """
     measured = [column for column in columns if column.report is not None]
     known = [column for column in measured if column.report and column.report.get("prompt")]

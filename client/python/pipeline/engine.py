@@ -14,7 +14,7 @@ COPY = "rclone copy {source} {target}"
 CHECK = "rclone check --one-way {source} {target}"
 TAIL_BYTES = 4096
 
-# What an engine's words come down to, whichever it is.
+# The meaning of an engine's messages, for all engines.
 MEANINGS = {
     "InvalidAccessKeyId": "the service does not know the access key: ",
     "SignatureDoesNotMatch": "the secret is not that of the access key: ",
@@ -39,7 +39,7 @@ def words(command: str, source: str, target: str) -> list[str]:
 
 
 def reason(said: str) -> str:
-    """The line that tells why, with what it means; else the last one."""
+    """The line with the reason, and its meaning; else the last one."""
     for text, means in MEANINGS.items():
         for line in said.splitlines():
             if text in line:

@@ -18,7 +18,7 @@ polyline{fill:none;stroke:var(--mark);stroke-width:2}rect{fill:var(--mark)}
 pre{overflow:auto;max-height:30em;padding:1em;border:1px solid var(--line)}summary{cursor:pointer}
 """
 COLOURS = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#97bbf5")
-WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 640, 180, 60, 8, 34  # of a chart, and what is left for its axes
+WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 640, 180, 60, 8, 34  # of a chart, and the margins for its axes
 
 
 def text(value: object) -> str:

@@ -1,7 +1,7 @@
-"""What a configuration amounts to: the steps in their order, each with its arguments, inputs and outputs.
+"""The plan of a configuration: the steps in their order, each with its arguments, inputs and outputs.
 
-A step's argv begins with a command of trainer(1), or with @ and what run.py does itself; {served} and {adapter} are put
-in when the step begins, because only then it is known which round was the last that learned something.
+A step's argv begins with a command of trainer(1), or with @ and an action of run.py; {served} and {adapter} are put
+in when the step begins, because only then the last round that learned something is known.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Plan:
         return [step for step in every if stage in ("all", step.stage)]
 
     def sampling(self, section: str, endpoint: str = "") -> list[str]:
-        """What asks the endpoint for answers."""
+        """The arguments of a command that requests answers from the endpoint."""
         of, rules = self.conf["endpoint"], self.conf[section]
         how = {key: of[key] for key in ("max_tokens", "concurrency")} | {"temperature": f"{of['temperature']:g}"}
         where = given(endpoint=endpoint or self.services.endpoint)

@@ -21,7 +21,7 @@ libc = ctypes.CDLL(None)
 
 
 class Stop:
-    """True once SIGINT or SIGTERM came: finish what is under way and stop."""
+    """True once SIGINT or SIGTERM came: finish the present work and stop."""
 
     def __init__(self) -> None:
         self._came = False
@@ -36,7 +36,7 @@ class Stop:
 
 
 def end_with_parent() -> Callable[[], None]:
-    """What a child has to do before it begins, to get SIGTERM when this process ends."""
+    """Called in a child before exec, so that it gets SIGTERM when this process ends."""
     parent = os.getpid()
 
     def prepare() -> None:

@@ -26,7 +26,7 @@ PHASES = ("wall_s", "gpu_s", "idle_gpu_s")
 
 
 def lines(path: Path) -> Iterator[Json]:
-    """The objects of a file of JSON Lines; what is none is passed over."""
+    """The objects of a file of JSON Lines; other lines are skipped."""
     with path.open(encoding="utf-8", errors="replace") as file:
         for line in file:
             try:
@@ -82,7 +82,7 @@ def read_round(document: Json, name: str, path: Path) -> None:
 
 
 def read_comparison(workdir: Path) -> Json:
-    """What `trainer compare --save` left, by evaluation and level."""
+    """The output of `trainer compare --save`, by evaluation and level."""
     out: Json = {}
     for column in read(workdir / "outputs/comparison.json", list) or []:
         for level, figures in column["levels"].items():
@@ -96,7 +96,7 @@ def read_comparison(workdir: Path) -> Json:
 
 
 def read_costs(state: Json) -> Json:
-    """What steps and phases took, times the GPUs that the run had; price by its gpu_price."""
+    """The time of steps and phases, times the GPUs that the run had; price by its gpu_price."""
     configuration = state.get("configuration") or {}
     gpus = configuration.get("gpus", 1)
     steps: Json = {}
@@ -105,7 +105,7 @@ def read_costs(state: Json) -> Json:
         seconds = step.get("seconds") or 0
         steps[name] = {"seconds": seconds, "gpu_seconds": seconds * gpus, "state": step.get("state")}
         if step.get("stage"):
-            # What neither trains nor samples leaves the GPUs idle.
+            # A step that neither trains nor samples leaves the GPUs idle.
             is_busy = step.get("trains") or (step.get("argv") or [""])[0] in ("bestofn", "evaluate")
             taken = (seconds, seconds * gpus, 0 if is_busy else seconds * gpus)
             phase = phases.setdefault(step["stage"], dict.fromkeys(PHASES, 0))

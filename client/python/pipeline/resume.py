@@ -1,10 +1,10 @@
-"""trainer resume: what trainer sync copied, on a new machine.
+"""trainer resume: restores the copy of trainer sync on a new machine.
 
-The engine copies the remote into root/.resume; root/.resume.json says from where, and whether all has arrived. Files of
-a checkpoint that are not as its manifest says are removed there and fetched once more. Then everything is moved to its
-place, file by file, and the mark goes last. A process that is killed at any moment is begun again with the same
-command: before all has arrived the engine goes on (rclone fetches what is not there in its whole size and of its time),
-afterwards the moves do. No run begins in a directory that has the mark.
+The engine copies the remote into root/.resume; root/.resume.json has the source, and whether the copy is complete.
+Files of a checkpoint that differ from its manifest are removed there and fetched once more. Then everything is moved to
+its place, file by file, and the mark is removed last. After a kill at any moment the same command continues: before the
+copy is complete by the engine (rclone fetches files that are missing or differ in size or time), then with the moves.
+No run begins in a directory that has the mark.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def unfinished(workdir: Path) -> str | None:
 
 
 def drop_damaged(directory: Path) -> int:
-    """Remove what is not as the manifest says, so that it is fetched again; how many files."""
+    """Remove files that differ from the manifest, so that they are fetched again; returns their number."""
     dropped = 0
     files = (read(directory / layout.MANIFEST, dict) or {}).get("files")
     for name, expected in files.items() if isinstance(files, dict) else ():
@@ -99,7 +99,7 @@ class Restore:
         self.mark_path.unlink()
 
     def tell(self) -> int:
-        """What is there. How many checkpoints."""
+        """Verifies the copy. Returns the number of checkpoints."""
         n, is_damaged = 0, False
         for path in self.checkpoints(self.root):
             if not (path / layout.MANIFEST).exists():

@@ -1,10 +1,9 @@
 """trainer run: from data to a report, by one configuration file.
 
-The file becomes a list of steps, each with what it reads and what it leaves (plan.py); a step is a command of
-trainer(1) in a process of its own, and can itself be gone on with. run.json in the working directory says which steps
-are finished, and with which arguments (state.py): a run that was ended in any way is begun again with the same command.
-What no step leaves is looked for before the first one (check.py); a step whose inputs are not there or do not verify
-ends the run.
+The file becomes a list of steps, each with its inputs and outputs (plan.py); a step is a command of trainer(1) in a
+process of its own, and can itself be continued. run.json in the working directory has the finished steps and their
+arguments (state.py): a run that was ended in any way is continued by the same command. Files that no step makes are
+checked before the first one (check.py); a step whose inputs are missing or do not verify ends the run.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from .resume import unfinished
 from .serving import Serving
 from .state import State, now, round_of
 
-# A dry run has at most so much of everything.
+# The limits of a dry run.
 SMALL = {
     ("prepare", "max_samples"): 100,
     ("rl", "max_tasks"): 5,
@@ -40,7 +39,7 @@ SMALL = {
     ("rl", "held_out_tasks"): 5,
     ("evaluate", "max_tasks"): 5,
 }
-# What the user may name below the working directory, and what a run makes there itself.
+# Paths below the working directory that the user may name, and those that a run makes there itself.
 NAMED = (("", "model"), ("prepare", "file"), ("prepare", "overlap"), ("rl", "tasks"), ("rl", "held_out"),
          ("evaluate", "tasks"))  # fmt: skip
 MADE = ("data/", "outputs/", "checkpoints/", "evaluation/")
@@ -90,9 +89,9 @@ class Run:
                     where[key] = str(path)
         if not self.is_looking:
             (self.workdir / "outputs").mkdir(parents=True, exist_ok=True)
-            os.chdir(self.workdir)  # what the file names is below it, for this program and for what it starts
+            os.chdir(self.workdir)  # paths in the file are relative to it, for this program and its children
 
-    # --- what the other files use ---
+    # --- used by the other files ---
 
     def complain(self, text: str) -> None:
         print(f"trainer: {text}", file=sys.stderr, flush=True)
@@ -158,7 +157,7 @@ class Run:
         return OK
 
     def serve(self, step: Step) -> str:
-        """What serves has the model, and what trains has the GPUs. What the model is asked for by."""
+        """A serving step has the model, and a training step the GPUs. Returns the model's name at the endpoint."""
         if step.serve is None:
             if step.is_training and not self.conf["endpoint"]["keep"]:
                 self.serving.stop()

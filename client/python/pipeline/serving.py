@@ -66,7 +66,7 @@ class Serving:
         self.process: subprocess.Popen[bytes] | None = None
 
     def models(self) -> list[str] | None:
-        """What it calls those that it has; None: it does not answer."""
+        """The names of its models; None: it does not answer."""
         try:
             status, body = ask(f"{self.url}/models", ASK_LIMIT_S)
             found: Any = json.loads(body) if status == 200 else None

@@ -16,7 +16,7 @@ from .common import Json, PipelineError
 from .plan import SFT, Step
 from .serving import WEIGHTS
 
-# Where services and programs are is not what is computed.
+# The addresses of services and programs do not change the result.
 PLACES = ("--url=", "--endpoint=", "--concurrency=", "--python=")
 
 
@@ -45,7 +45,7 @@ class State:
         self.document: Json = {"steps": {}}
 
     def open(self, configuration: Json, file: Path) -> None:
-        """Read what an earlier run left, and write who runs now."""
+        """Read the state of an earlier run, and record the present process."""
         try:
             self.document = json.loads(self.path.read_text())
         except FileNotFoundError:
@@ -99,7 +99,7 @@ class State:
     # --- steps ---
 
     def inputs(self, step: Step) -> Iterator[tuple[str, object]]:
-        """What a step reads, as it is now: its inputs that are there, the adapter, which base answers."""
+        """The present inputs of a step: the existing files, the adapter, the base model that answers."""
         paths = list(step.inputs)
         if step.serve == "{adapter}" or step.argv[0] == "@publish" or any("{adapter}" in word for word in step.argv):
             paths.append(self.adapter(round_of(step)))
@@ -127,7 +127,7 @@ class State:
         self.save()
 
     def is_same_work(self, step: Step) -> bool:
-        """Was it begun with these arguments, and from what is there now? What is gone meanwhile is no other input."""
+        """Was it begun with these arguments and the present inputs? An input removed since does not count."""
         was = self.document["steps"].get(step.name)
         if was is None or work_of(was.get("argv", [])) != work_of(step.argv):
             return False

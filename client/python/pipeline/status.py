@@ -1,4 +1,4 @@
-"""trainer status: where a run stands, from what is in its working directory. Asks no service, changes nothing."""
+"""trainer status: the progress of a run, from its working directory. It calls no service and changes nothing."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def rounds(workdir: Path) -> Json:
 
 
 def journal(path: Path) -> Iterator[Json]:
-    """Its records. What is behind the last line's end was not written whole."""
+    """Its records. Text after the last line's end was not written completely."""
     try:
         with path.open("rb") as file:
             for line in file:
@@ -99,7 +99,7 @@ def read_status(workdir: Path) -> Json:
 
 
 def show(document: Json) -> None:
-    if document["steps"] or not document["rounds"]:  # of a round by itself nothing tells
+    if document["steps"] or not document["rounds"]:  # not known for a round without a run
         print("running" if document["is_running"] else "not running")
     for name, step in document["steps"].items():
         print(f"  {name:<18} {step['state']:<12} {step.get('seconds', 0):8.0f} s  {step.get('at', '')}")

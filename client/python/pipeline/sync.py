@@ -1,8 +1,8 @@
 """trainer sync: the working directory to a remote, by an engine that exists (rclone, or a configured command).
 
-What goes up is a snapshot in three parts, each finished before the next: data, manifests, `latest`. A remote therefore
-never has a manifest whose data is not there, and what was cut off is no checkpoint. Nothing on the remote is ever
-deleted. Each part is compared with the remote afterwards. One copy of a working directory at a time: the next waits.
+A copy is a snapshot in three parts, each finished before the next: data, manifests, `latest`. So a remote never has a
+manifest without its data, and an interrupted copy is not a checkpoint. Nothing on the remote is ever deleted. Each part
+is compared with the remote afterwards. One copy of a working directory at a time: the next waits.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LATEST = ("checkpoints/*/latest", "checkpoints/latest")
 
 
 class Snapshot:
-    """What goes up, laid out in root/.sync, each part with paths as below root.
+    """The files to copy, laid out in root/.sync, each part with paths as below root.
 
     Checkpoints that verify are hard links (their files never change, so that pruning and replacing do not matter), the
     rest are copies. sent: of checkpoints that are on the remote the digests of their manifests.
@@ -71,7 +71,7 @@ class Snapshot:
         return place
 
     def add_checkpoint(self, path: str, now: dict[str, str]) -> None:
-        """Unless the remote has it. What does not verify is left out, and told."""
+        """Unless the remote has it. A checkpoint that does not verify is left out, and reported."""
         directory = self.root / path
         try:
             digest = checkpoint.digest_of(directory / layout.MANIFEST)
@@ -89,7 +89,7 @@ class Snapshot:
                 self.link("data", f"{path}/{name}")
             self.link("manifests", f"{path}/{layout.MANIFEST}")
         except FileNotFoundError:
-            return  # it is being pruned: data without a manifest is no checkpoint
+            return  # it is being pruned: data without a manifest are not a checkpoint
         now[path] = digest
 
     def link(self, part: str, path: str) -> None:

@@ -1,1 +1,1 @@
-"""What `trainer prepare` and `trainer fuse` start: tasks out of data sets, and tasks that are composed."""
+"""Started by `trainer prepare` and `trainer fuse`: tasks from data sets, and composed tasks."""

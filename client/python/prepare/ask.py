@@ -1,6 +1,6 @@
-"""What the daemon says of a row: does its reference run, is its answer correct, which shapes can be timed.
+"""The daemon's results for a row: does its reference run, is its answer correct, which shapes can be timed.
 
-All that was said is kept in a journal by the row's content, so that a command begun again asks for nothing twice.
+All results are kept in a journal by the row's content, so that a command that is repeated asks for nothing twice.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ def enlarged(daemon: Daemon, run: str, e: Entry, task: str) -> Json:
 
 
 def _time_of(daemon: Daemon, run: str, e: Entry, source: str, task: str) -> float:
-    """The reference's time in ms as its own candidate; 0: too short to be told; NaN: it was not timed."""
+    """The reference's time in ms as its own candidate; 0: too short to be reported; NaN: it was not timed."""
     body = {
         "task": task,
         "candidates": [{"candidate": source}],

@@ -1,8 +1,8 @@
-"""trainer prepare: of a data set's rows those that are fit to be tasks.
+"""trainer prepare: selects the rows of a data set that are fit to be tasks.
 
-What costs little comes first: the columns, the syntax tree, what is there already, all in the order of the rows. What
-is left is asked of the daemon, a few rows at once. Rows are written in their order again, so that the files are the
-same however many were asked of at once, and how often it was killed.
+Cheap checks come first: the columns, the syntax tree, duplicates, all in the order of the rows. The remaining rows are
+sent to the daemon, a few at once. Rows are written in their order again, so that the files do not depend on the
+concurrency, nor on how often the command was killed.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def options() -> argparse.ArgumentParser:
 
 
 def common(p: argparse.ArgumentParser) -> None:
-    """What prepare and fuse share. trainer(1) itself reads --python and --policy."""
+    """The options of both prepare and fuse. trainer(1) itself reads --python and --policy."""
     p.add_argument("-u", "--url", help="verifierd (or VERIFIERD_URL; default http://127.0.0.1:8080)")
     p.add_argument("--cacert", metavar="FILE", help="the certificates to believe, PEM (or CURL_CA_BUNDLE)")
     p.add_argument("-w", "--workdir", type=Path, default=Path(), metavar="DIR", help="where data goes (default .)")
@@ -109,7 +109,7 @@ def whole(least: int) -> Any:
 
 
 def believe(p: argparse.ArgumentParser, certificates: str) -> None:
-    """Have every connection believe these, here and in what is started from here."""
+    """Use these certificates for every connection, here and in processes started from here."""
     path = Path(certificates)
     try:
         path.open("rb").close()
@@ -203,7 +203,7 @@ class Prepare:
         return 0
 
     def _close(self, is_whole: bool) -> None:
-        """What is being asked ends first, and is in the journal."""
+        """The requests in progress end first, and are in the journal."""
         if self.daemon and not is_whole:
             self.daemon.is_stopping.set()
         self.pool.shutdown(cancel_futures=True)

@@ -15,9 +15,9 @@ DETAIL_MAX = 250
 
 @dataclass(frozen=True)
 class Rules:
-    """What of a row is let through."""
+    """The rows that are accepted."""
 
-    source: str  # what the rows say of where they come from
+    source: str  # the rows' member that names their origin
     licenses: frozenset[str]  # in lower case
     lines_most: int = 200
     labels: str = "operations"
@@ -107,7 +107,7 @@ def entry_of(number: int, row: Any, rules: Rules) -> Entry:
 
 
 def read_tree(e: Entry, tree: dict[str, Any], rules: Rules) -> None:
-    """What tree.check() said of it."""
+    """Applies the result of tree.check()."""
     if "fault" in tree:
         reason, *detail = tree["fault"]
         e.drop(reason, detail[0] if detail else None)

@@ -14,7 +14,7 @@ from finetune.checkpoint import digest_of
 
 from .errors import SERVICE, PrepareError
 
-# What --source fetches where no --file is given.
+# The files that --source fetches without --file.
 KNOWN = {
     "kernelbook": ("GPUMODE/KernelBook", "dataset_permissive.json"),
     "kernelbench": ("ScalingIntelligence/KernelBench", "data/level_*.parquet"),
@@ -23,7 +23,7 @@ PAUSE_MAX_S = 30.0
 
 
 def fetch(ident: str, revision: str, pattern: str, digest: str | None, workdir: Path, attempts: int) -> dict[str, Any]:
-    """{id, revision, commit, files: [{path, size, file, digest}]} of what is now below data/raw."""
+    """{id, revision, commit, files: [{path, size, file, digest}]} of the files below data/raw."""
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", ident):
         raise PrepareError(f'"{ident:.100}" is no id of a data set')
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")

@@ -82,7 +82,7 @@ def _elements(file: BinaryIO, path: Path) -> Iterator[bytes | None]:
             is_text = not buffer.startswith(b'"', at)
             at += not is_text
         token = None if is_text else OUTSIDE.search(buffer, at)
-        if token is None:  # all of it is looked at, but for a backslash whose letter is to come
+        if token is None:  # all of it was read, but for a backslash whose letter is to come
             at = at if is_text else len(buffer)
             if at > ROW_MAX:
                 buffer, at, is_long = buffer[at:], 0, True
@@ -139,7 +139,7 @@ def _check_texts(value: Any) -> None:
     if isinstance(value, str):
         if "\0" in value:
             raise ValueError("a text has a NUL")
-        value.encode()  # half of a surrogate pair is no character
+        value.encode()  # half of a surrogate pair is not a character
     elif isinstance(value, dict):
         for key, inner in value.items():
             _check_texts(key)

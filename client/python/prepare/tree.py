@@ -32,7 +32,7 @@ Functions = dict[str, ast.FunctionDef]
 
 
 class Fault(Exception):
-    """Why a row is no task: (reason, detail)."""
+    """Why a row is not a task: (reason, detail)."""
 
 
 def last_name(node: ast.expr) -> str:
@@ -45,7 +45,7 @@ def is_of_self(node: ast.expr) -> bool:
     return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
 
 
-# --- what is the same ---
+# --- comparison of definitions ---
 
 
 def definitions(tree: ast.Module) -> dict[str, ast.stmt]:
@@ -158,7 +158,7 @@ class Work:
         return count
 
     def modules(self, init: ast.FunctionDef | None) -> dict[str, int]:
-        """What calling each attribute of self costs."""
+        """The cost of calling each attribute of self."""
         out: dict[str, int] = {}
         for node in ast.walk(init) if init else ():
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
@@ -222,7 +222,7 @@ WHOLE = re.compile(r"level[ _-]?3\b", re.IGNORECASE)
 
 
 def guessed_level(source: str, node: ast.ClassDef) -> int:
-    """3 where the text says so; 2 where it speaks of fusion, or forward is of several operations; else 1."""
+    """3 if the text has a word of WHOLE; 2 if it mentions fusion, or forward has several operations; else 1."""
     return 3 if WHOLE.search(source) else 2 if FUSED.search(source) or is_several(node) else 1
 
 
@@ -267,7 +267,7 @@ def shapes_in(node: ast.AST) -> list[list[ast.expr]]:
 
 
 class Grow:
-    """Multiplies sizes in the syntax tree: of the inputs' leading dimensions, or all that are no structure."""
+    """Multiplies sizes in the syntax tree: of the inputs' leading dimensions, or all sizes but structural ones."""
 
     def __init__(self, tree: ast.Module, factor: int) -> None:
         self.factor = factor
@@ -476,7 +476,7 @@ class Parsers:
             return self._pool.submit(check_all, rows)
 
     def results(self, future: Future[list[dict[str, Any]]], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """What submit() began; where a process ended, each row once more by itself."""
+        """The results of submit(); if a process ended, each row is tried once more by itself."""
         try:
             return future.result()
         except BrokenProcessPool:
@@ -493,7 +493,7 @@ class Parsers:
 
 
 def _begin(parent: int) -> None:
-    """A signal to the group ends the parent, which ends these; so does whatever else ends it."""
+    """A signal to the group ends the parent, whose end, for any reason, ends these."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

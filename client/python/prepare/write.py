@@ -31,7 +31,7 @@ class Prompt:
 
 @dataclass
 class Outputs:
-    """What is kept, and what is not, in the order of the rows. verified: the policy of --verify, else None."""
+    """The accepted and the refused rows, in the order of the rows. verified: the policy of --verify, else None."""
 
     directory: Path
     rules: Rules

@@ -1,1 +1,1 @@
-"""`verifier selftest`: candidates whose verdicts are known, judged by the running daemon."""
+"""`verifier selftest`: candidates with known verdicts, judged by the running daemon."""

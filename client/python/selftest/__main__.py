@@ -41,7 +41,7 @@ def selftest(client: Client, options: argparse.Namespace) -> bool:
 def main() -> int:
     """The exit status of verifier(1)."""
     try:
-        # Who breaks off is not asked again: a daemon that a candidate killed must not pass as one that is busy.
+        # A lost connection is not retried: a daemon that a candidate killed must not pass as a busy one.
         client = Client(wait_s=CALL_LIMIT_S, reconnect=False)
     except ValueError as error:
         complain(error)

@@ -22,7 +22,7 @@ CALL_LIMIT_S = 600.0
 """Registering a task runs its reference, maybe behind others."""
 POLL_S = 20.0
 POLL_PAUSE_S = 0.2
-# What terminals obey, and what turns the direction of a text.
+# Characters that control a terminal, or change the direction of a text.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -65,7 +65,7 @@ class Bench:
         self._nonces = itertools.count()
 
     def nonce(self) -> str:
-        """A text that nobody used before in a candidate."""
+        """A text that occurs in no earlier candidate."""
         return f"{self._run}.{next(self._nonces)}"
 
     def add_task(self, task: Task) -> str:

@@ -1,7 +1,7 @@
-"""Tasks and candidates whose verdicts are known, as their own header comments describe them.
+"""Tasks and candidates with known verdicts, as their own header comments describe them.
 
-A corpus is a directory with tasks/TASK.py and candidates/TASK/NAME.py, or NAME.txt for a model's whole answer, of which
-what follows the header is sent as `completion`. A header is the run of `# key: value` lines at the top of a file:
+A corpus is a directory with tasks/TASK.py and candidates/TASK/NAME.py, or NAME.txt for a model's whole answer, whose
+text after the header is sent as `completion`. A header is the run of `# key: value` lines at the top of a file:
 
     # kind: cheat
     # class: hack|mismatch
@@ -230,7 +230,7 @@ class Corpus:
         return next((k for k in all_ if k.name == "honest"), all_[0] if all_ else None)
 
     def timed_task(self) -> str | None:
-        """The task whose times are worth comparing: the first that needs a GPU, and so is long, with an honest one."""
+        """The first task that needs a GPU, and so is long, with an honest candidate: its times can be compared."""
         return next((name for name, task in self.tasks.items() if task.needs_gpu and self.probe_of(name)), None)
 
     def needs_gpu(self, candidate: Candidate) -> bool:
@@ -239,7 +239,7 @@ class Corpus:
 
 
 def load(directory: Path) -> Corpus:
-    """Read a whole corpus. CorpusError names the file and what is wrong in it; OSError."""
+    """Read a whole corpus. CorpusError names the file and the fault; OSError."""
     tasks = {p.stem: load_task(p) for p in sorted((directory / "tasks").iterdir()) if p.suffix == ".py"}
     folders = [p for p in (directory / "candidates").iterdir() if p.is_dir() and not p.name.startswith((".", "__"))]
     paths = sorted(p for folder in folders for p in folder.iterdir() if p.suffix in (".py", ".txt"))

@@ -1,6 +1,6 @@
-"""What a user runs before a long job: PASS, FAIL or SKIP, a line for each thing that the job will rely on.
+"""A check before a long job: PASS, FAIL or SKIP, a line for each property of the daemon that the job relies on.
 
-Everything is submitted at once and judged side by side.
+Everything is submitted at once and judged concurrently.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TIMED, ITSELF = "an honest kernel", "the reference against itself"
 
 
 class Quick:
-    """trainer: the program that may lie beside ours."""
+    """trainer: the program that may be in our own directory."""
 
     def __init__(self, bench: Bench, corpus: Corpus, trainer: Path, is_json: bool) -> None:
         self.bench, self.corpus, self.trainer, self.is_json = bench, corpus, trainer, is_json
@@ -106,7 +106,7 @@ class Quick:
         self._say("multi-input", "FAIL", why)
 
     def _check_funnel(self) -> None:
-        """What is refused early costs nothing further."""
+        """A candidate that is refused early runs no later stage."""
         why = self._why_late(DIES_EARLY, "ast") or self._why_late(DIES_COMPILING, "compile")
         self._say("funnel", "FAIL" if why else "PASS", why or "what fails at ast or compile runs no later stage")
 

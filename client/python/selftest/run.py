@@ -26,7 +26,7 @@ WIDTH_GPU = 16
 """So that compiling on many cores keeps ahead of the GPU."""
 VERDICT_LIMIT_S = 600.0
 PROBE_EVERY = 4
-"""Hostile rows of one task, at most, until its honest kernel is judged again: what is left for it lasts."""
+"""Hostile rows of one task, at most, until its honest kernel is judged again, which detects lasting damage."""
 PROBE_TRIES = 3
 CLOCK_EVERY = 6
 """Hostile rows of any task until a kernel that is long enough to be timed is judged again."""
@@ -146,7 +146,7 @@ class Run:
     def _start(self, job: Job) -> None:
         """It is in flight, or given up."""
         task = self.tasks[job.candidate.task]
-        # Where there is no time to compare with, a probe need not take the GPU for itself.
+        # Without a time to compare with, a probe need not have the GPU for itself.
         until = "full" if job.kind == "probe" and not task.baseline.is_timed else None
         policy = self.policy if job.kind == "other_policy" else None
         try:

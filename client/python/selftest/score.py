@@ -1,4 +1,4 @@
-"""What a run of the corpus came to: pure. What a token may not see of a verdict is null there, and is not judged."""
+"""The results of a run of the corpus: pure. What a token may not see of a verdict is null, and is not judged."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Kind:
     refused: int = 0
     """The class is not ok."""
     expected: int = 0
-    """The class is as expected, whatever else is wrong."""
+    """The class is as expected, but another part is not."""
     other_ran: int = 0
     other_accepted: int = 0
 
@@ -110,7 +110,7 @@ class Baseline:
         return self.is_timed and interval_of(verdict) is not None
 
     def why_spoilt(self, verdict: Verdict) -> str:
-        """What is otherwise in this later verdict on the same kernel; empty: nothing."""
+        """The differences of this later verdict on the same kernel; empty: none."""
         if class_of(verdict) != self.cls:
             return f"class {class_of(verdict)}, was {self.cls} before"
         if not self.is_timed:
@@ -136,7 +136,7 @@ class Score:
     """Hostile rows after which an honest kernel was judged; probes: those honest kernels."""
     probes: int = 0
     contaminated: int = 0
-    """Probes whose verdict or time was another than before; times_compared: whose time was measured both times."""
+    """Probes with another verdict or time than before; times_compared: those with a time both times."""
     times_compared: int = 0
 
     def add(self, work: str, candidate: Candidate, verdict: Verdict | None) -> None:
@@ -175,7 +175,7 @@ class Score:
 
     @property
     def rejected(self) -> tuple[int, int]:
-        """Right candidates that were refused, of so many."""
+        """Correct candidates that were refused, and how many there are."""
         right = [self.kinds["honest"], self.kinds["suspicious"]]
         return sum(one.refused for one in right), sum(one.ran for one in right)
 

@@ -1,6 +1,6 @@
-"""Tasks, submissions, groups and events over HTTP: posted once, whatever is lost on the way, and waited for.
+"""Tasks, submissions, groups and events over HTTP: posted once, also after lost connections, and waited for.
 
-A call that is not answered, or answered with 429, 502, 503 or 504, is made again under the same Idempotency-Key, after
+A call without a response, or answered with 429, 502, 503 or 504, is repeated under the same Idempotency-Key, after
 the time that the daemon asks for. `Client` blocks; `verifierd_client.aio.AsyncClient` has the same methods for asyncio.
 """
 
@@ -176,7 +176,7 @@ class Client:
         return cast(Iterator[Verdict], self._pages("submissions", filters or {}))
 
     def plan(self, ident: str) -> Json:
-        """What it was traced to, under plan: null where it is not judged by a plan, or is not that far."""
+        """Its plan: null if it is not judged by a plan, or not yet traced."""
         return self._get(f"/v1/submissions/{quote(ident)}/plan")
 
     def group(self, ident: str, wait_s: float = 0.0) -> Group:
@@ -190,7 +190,7 @@ class Client:
     def rescore(
         self, reward: object, *, group: str | None = None, submissions: Sequence[str] | None = None
     ) -> list[Rescored]:
-        """What another reward gives for verdicts that are stored; nothing is judged."""
+        """The rewards of another kind for stored verdicts; nothing is judged."""
         if (group is None) == (submissions is None):
             raise ValueError("give a group or submissions, one of them")
         told = {"kind": reward} if isinstance(reward, str) else reward
@@ -221,16 +221,16 @@ class Client:
         return list(self._get(f"/v1/leaderboard?limit={PAGE}")["items"])
 
     def run(self, run: str) -> Json:
-        """What came of a training run (metadata.run), and of each of its steps, oldest first, under steps."""
+        """The results of a training run (metadata.run), and of each of its steps, oldest first, under steps."""
         return self._get(f"/v1/runs/{quote(run, safe='')}")
 
     # --- events ---
 
     def events(self, *, submission: str | None = None, group: str | None = None, view: str = "full") -> Iterator[Event]:
-        """What happens to one submission or group, until it is finished; without either, to all that the token may see.
+        """The events of one submission or group, until it is finished; without either, all that the token may see.
 
-        A stream that breaks off, and one of a daemon that stops, is taken up behind the last event. Unavailable where
-        that takes longer than wait_s.
+        A stream that is interrupted, or whose daemon stops, is continued after the last event. Unavailable if that
+        takes longer than wait_s.
         """
         if submission and group:
             raise ValueError("give a submission or a group, not both")
@@ -266,7 +266,7 @@ class Client:
         deadline: float,
         read: Callable[[bytes], Any] | None = None,
     ) -> Any:
-        """What read makes of the answer, or without it the open answer, whose reader closes it."""
+        """The result of read(response), or without read the open response, which the caller closes."""
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
         data = None
@@ -331,13 +331,13 @@ class Client:
                 raise Unavailable(f"verifierd at {self.url}: no verdict within {self.wait_s:.0f} s")
             asked = time.monotonic()
             document = self.call("GET", f"{ticket.path}?wait={min(POLL_S, left_s):.0f}", deadline=deadline)
-            # A daemon that holds nobody answers at once.
+            # A daemon that does not hold requests answers at once.
             if document["state"] not in FINISHED and time.monotonic() - asked < POLL_PAUSE_S:
                 self._sleep(POLL_PAUSE_S)
         return document
 
     def give_up(self, ticket: Ticket) -> None:
-        """Nobody will look at it: do not have it judged."""
+        """The result is not needed any more: cancel it."""
         with contextlib.suppress(VerifierdError):
             self.call("DELETE", ticket.path, deadline=time.monotonic() + 5)
 
@@ -357,7 +357,7 @@ def _group(task: object, completions: Sequence[Answer], options: Mapping[str, ob
 
 
 def _clean(text: str) -> str:
-    """Halves of surrogate pairs, which a tokenizer's text may have, are no UTF-8: each becomes a question mark."""
+    """Halves of surrogate pairs, which a tokenizer's text may have, are not UTF-8: each becomes a question mark."""
     return text.encode(errors="replace").decode()
 
 

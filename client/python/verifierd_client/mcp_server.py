@@ -1,6 +1,6 @@
 """A server of the Model Context Protocol, so that an agent can have its kernels verified: `verifierd-mcp`.
 
-It speaks over its standard input and output, and asks the daemon of VERIFIERD_URL with VERIFIERD_TOKEN. It needs the
+It uses standard input and output, and calls the daemon of VERIFIERD_URL with VERIFIERD_TOKEN. It needs the
 package mcp: pip install 'verifierd-client[mcp]'.
 """
 
@@ -31,7 +31,7 @@ ROW = ("task", "task_name", "n", "ok", "cheats", "reward", "speedup", "last")
 
 
 def serve(client: AsyncClient) -> MCPServer:
-    """The server, whose tools ask through client."""
+    """The server; its tools call the daemon through client."""
     server = MCPServer("verifierd", instructions=INSTRUCTIONS)
 
     @server.tool()
@@ -82,7 +82,7 @@ def serve(client: AsyncClient) -> MCPServer:
 
 
 async def _asked(answer: Any) -> Any:
-    """What the daemon answered; a refusal is the tool's error, in the daemon's words."""
+    """The daemon's response; a refusal is the tool's error, in the daemon's words."""
     try:
         return await answer
     except (VerifierdError, ValueError) as error:
@@ -104,7 +104,7 @@ def _feedback(verdict: Any) -> str:
 
 
 def _told(verdict: Any) -> Json:
-    """What an agent acts on; undefined figures are left out."""
+    """The members that an agent acts on; undefined figures are left out."""
     figures = _part(verdict["correctness"] or {}, CORRECT) | _part(verdict["timing"] or {}, TIMED)
     told = {**_part(verdict, FACTS), **figures, "feedback": _feedback(verdict)}
     return {key: value for key, value in told.items() if value is not None}
@@ -115,7 +115,7 @@ def _part(document: Any, keys: tuple[str, ...]) -> Json:
 
 
 def main() -> None:
-    serve(AsyncClient(reconnect=False)).run()  # an agent is to hear at once that nobody answers
+    serve(AsyncClient(reconnect=False)).run()  # an agent gets the error at once if the daemon does not answer
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ def reward_of(verdict: Mapping[str, Any]) -> float | None:
 def numbers_of(verdict: Mapping[str, Any], fill: float = 0.0) -> dict[str, float]:
     """score (the reward, or fill), masked (1 where it is fill), and the components of ABSENT.
 
-    Of a refused cheat the components are not told: they are what stands for null, but for hack, which is 1.
+    The components of a refused cheat are not disclosed: they are the values for null, but for hack, which is 1.
     """
     reward = reward_of(verdict)
     components = verdict.get("components") or {}

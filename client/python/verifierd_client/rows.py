@@ -1,4 +1,4 @@
-"""What the adapters share: one row that cannot be judged has no reward, and the run goes on."""
+"""The common part of the adapters: a row that cannot be judged has no reward, and the run continues."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SETTINGS = ("reward", "policy", "client", "metadata", "until", "priority")
 
 
 def is_of_run(error: Refused, label: object) -> bool:
-    """Is every row refused for this: the token, or what the adapter was told for all rows?"""
+    """Is every row refused for this: the token, or an argument of the adapter for all rows?"""
     setting = error.pointer.split("/")[1] if "/" in error.pointer else ""
     return error.status in (401, 403) or (setting in SETTINGS and f'"{setting}"' not in str(label).replace("'", '"'))
 

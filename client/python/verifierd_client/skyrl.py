@@ -21,7 +21,7 @@ from .rows import judge_row
 class KernelEnv(BaseTextEnv):
     """env_config: url, token, reward, policy, fill (0), wait_s (900), go_on (false), run.
 
-    A step that extra_info has (global_step or step) goes with each submission, beside the turn.
+    The step in extra_info (global_step or step) is sent with each submission, as is the turn.
     """
 
     def __init__(self, env_config: Any = None, extras: Mapping[str, Any] | None = None) -> None:

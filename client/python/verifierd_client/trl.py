@@ -49,12 +49,12 @@ def make_reward(
     run: str | None = None,
     metadata: Json | None = None,
 ) -> Reward:
-    """The function for reward_funcs. column: of the data set, says the task. name: as TRL shows it.
+    """The function for reward_funcs. column: the data set's column with the task. name: as TRL shows it.
 
-    Rows that stand side by side with the same prompt and task are one group; num_generations (the trainer's own) ends
-    one earlier, for a batch in which one prompt follows itself. A row that is refused, and a group for which there is
-    no daemon, have None, with a warning; Refused is raised where every row would be refused (the token, reward=,
-    policy=). run, the trainer's step and metadata go with each group: the dashboard draws by them.
+    Adjacent rows with the same prompt and task are one group; num_generations (the trainer's own) limits a group, for
+    a batch in which a prompt follows itself. A row that is refused, and a group for which the daemon is not reachable,
+    have None, with a warning; Refused is raised if every row would be refused (the token, reward=, policy=). run, the
+    trainer's step and metadata are sent with each group: the dashboard draws by them.
     """
     client = Client(url, token, wait_s)
     options = {"reward": reward, "policy": policy}
@@ -94,7 +94,7 @@ def groups(prompts: Sequence[Any], tasks: Sequence[Any], size: int | None) -> li
 
 
 def tell(verdicts: Sequence[Verdict | None], log_metric: Any, log_extra: Any, name: str) -> None:
-    """What TRL shows beside the reward, where it is new enough to ask for it."""
+    """Further figures for TRL's log, if it is new enough to accept them."""
     if callable(log_extra):
         log_extra(f"{name}_class", [verdict.get("class") if verdict else None for verdict in verdicts])
     known = [numbers_of(verdict) for verdict in verdicts if verdict]

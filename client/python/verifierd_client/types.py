@@ -1,4 +1,4 @@
-"""What the daemon answers, as types: the schemas of proto/openapi.yaml. A key may be missing, and most may be null."""
+"""The daemon's responses as types: the schemas of proto/openapi.yaml. A key may be missing, and most may be null."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
     uv run eval verifierd-taskset --env.taskset.path prompts.jsonl --env.taskset.task.url http://verifier:8080
 
-A rollout without a reward fails with an error, which verifiers keeps beside it and trainers leave out.
+A rollout without a reward fails with an error, which verifiers keeps with it and trainers leave out.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ def compute_score(
 ) -> dict[str, float]:
     """score and the components. Keyword arguments come from reward_kwargs of verl's configuration.
 
-    A row that is refused, and one for which there is no daemon, has the score fill, and masked 1; Refused is raised
-    where every row would be refused. run, and the step that extra_info has, go with the submission.
+    A row that is refused, and one for which the daemon is not reachable, has the score fill, and masked 1; Refused is
+    raised if every row would be refused. run, and the step in extra_info, are sent with the submission.
     """
     known = extra_info if isinstance(extra_info, Mapping) else {}
     step = known.get("global_steps", known.get("step"))
