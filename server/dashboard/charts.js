@@ -1,5 +1,5 @@
 // Charts in SVG, drawn by hand: bars by time, a line with its band, a step line, a histogram, strips of samples. Each
-// has a name for those who cannot see it, and the pages put its figures into a table beside it.
+// has a name for users who cannot see it, and the pages show its figures in a table, too.
 import { clockTime, el, isNumber, plain, svg } from "/dom.js";
 
 const LEFT = 44;
@@ -138,7 +138,7 @@ export function histogram(label, items, { height = 150, format = plain } = {}) {
   return frame(label, height, [axis(height, most, format), bars]);
 }
 
-// Small bars without axes, beside a figure.
+// Small bars without axes, next to a figure.
 export function spark(label, values) {
   const most = Math.max(1, ...values);
   const n = Math.max(1, values.length);
@@ -163,7 +163,7 @@ export function stepLine(label, points, { height = 180, format = plain, until = 
   const ends = [[first, "start"], [until, "finish"]].map(([at, anchor]) => svg("text", { class: "tick " + anchor, x: x(at), y: height - 5,
     text: new Date(at).toISOString().slice(span > 172800000 ? 5 : 11, span > 172800000 ? 10 : 16) }));
   const even = svg("line", { class: "even", x1: LEFT, x2: WIDE - RIGHT, y1: y(1), y2: y(1) });
-  // Its dots are links, so it is no single image.
+  // Its dots are links, so it is not a single image.
   return svg("svg", { viewBox: `0 0 ${WIDE} ${height}`, role: "group", "aria-label": label, class: "chart" },
     axis(height, most, format, 4), even, svg("path", { class: "line accent", d: path }), dots, ends);
 }

@@ -60,8 +60,8 @@ export function sourceView(text, marked) {
 
 const DIFF_CELLS = 4e6;
 
-// Lines of a and b as [kind, line of a, line of b, text]: "same", "gone", "new". The longest common subsequence, what is
-// alike at both ends left out; texts too large for that are told as replaced whole.
+// Lines of a and b as [kind, line of a, line of b, text]: "same", "gone", "new". The longest common subsequence, without
+// the equal lines at both ends; texts too large for that are shown as replaced whole.
 export function diff(a, b) {
   const x = a.trimEnd().split("\n"), y = b.trimEnd().split("\n");
   let head = 0, tail = 0;
@@ -92,7 +92,7 @@ export function diff(a, b) {
 
 const AROUND = 3;
 
-// The difference as a table; what is alike and far from any change is folded.
+// The difference as a table; equal lines far from any change are folded.
 export function diffView(a, b, caption) {
   const rows = diff(a, b);
   const near = new Uint8Array(rows.length);

@@ -1,4 +1,4 @@
-// Making elements, and writing figures for people. Whatever a candidate wrote is shown through textContent alone:
+// Making elements, and writing figures for people. Text of a candidate is shown through textContent alone:
 // nothing in these files parses HTML.
 
 export const STAGES = ["ast", "compile", "tiny", "full", "timing"];
@@ -20,7 +20,7 @@ function fill(node, attributes, children) {
 export const el = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
 export const svg = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
 
-// What tells an element again after its region was drawn anew.
+// Identifies an element again after its region was drawn anew.
 const mark = (node) => node.id || node.getAttribute("href") || node.getAttribute("data-key") || "";
 
 // A part of a page that is drawn anew when its data have changed. Focus, open details and scrolled boxes stay.
@@ -81,7 +81,7 @@ export function ago(text) {
   return new Date(text).toISOString().slice(0, 10);
 }
 
-// UTC, as the log and the API tell it.
+// UTC, as in the log and the API.
 export const clockTime = (text) => (text ? text.slice(0, 19).replace("T", " ") + "Z" : "–");
 
 export function plain(value) {
@@ -102,7 +102,7 @@ export function size(bytes) {
   return bytes.toFixed(1) + " " + units[unit];
 }
 
-// A figure with its unit, as its name tells it: memory_bytes, run_ms.
+// A figure with the unit in its name: memory_bytes, run_ms.
 export function labelled(name, value) {
   if (isNumber(value) && name.endsWith("_bytes")) return [words(name.slice(0, -6)), size(value)];
   if (isNumber(value) && name.endsWith("_ms")) return [words(name.slice(0, -3)), duration(value)];

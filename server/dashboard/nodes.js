@@ -1,4 +1,4 @@
-// Nodes: the daemons that share the store, and what each has told of itself.
+// Nodes: the daemons that share the store, as each has described itself.
 import { ask } from "/api.js";
 import { count, duration, el, isNumber, region } from "/dom.js";
 import { dataTable } from "/parts.js";

@@ -62,7 +62,7 @@ function funnelCard(trends, choose) {
       el("a", { class: "pill " + classTone(name), href: "#/submissions?class=" + encodeURIComponent(name), text: name + " " + count(n) }))));
 }
 
-// A worker in words; whatever it says of itself beyond that stands behind the fold.
+// A worker in words; further figures of it are in a fold.
 function workerCard(item) {
   const state = item.lane || item.state || "";
   const said = item.kind === "referee" ? refereeText(item) : zygoteText(item);
@@ -87,7 +87,7 @@ function refereeText(item) {
   return `Checks and times on ${item.device}${restarts(item)}. ${several(references, "reference")} loaded${reused}. ${several(ready, "fresh process", "fresh processes")} ready for the next candidate.`;
 }
 
-// How a GPU's known kernel does beside its norm, and when it was last looked at.
+// The time of a GPU's known kernel relative to its norm, and when it was last checked.
 function canaryText(canary) {
   const drift = isNumber(canary.drift) && (canary.drift < 0 ? "−" : "+") + Math.abs(100 * canary.drift).toFixed(1) + " % of its norm";
   const words = [canary.failed ? "failed: " + canary.failed : drift, isNumber(canary.age_s) && "passed " + duration(1000 * canary.age_s) + " ago", canary.why_none && "not by time: " + canary.why_none];

@@ -23,7 +23,7 @@ export function stageOutcome(item, stage) {
   return item.state === "running" && item.stage === stage ? "now" : "";
 }
 
-// The five stages as five marks; the words are for those who cannot see them.
+// The five stages as five marks; the words are for users who cannot see them.
 export function track(item) {
   const failed = item.failed_at ? "failed at " + item.failed_at : item.passed_stage ? "passed up to " + item.passed_stage : item.stage || "waits";
   return el("span", { class: "track", role: "img", "aria-label": failed, title: failed },
@@ -56,7 +56,7 @@ export function dataTable(caption, columns, items, none = "None.") {
     el("tbody", {}, items.map((item) => el("tr", {}, columns.map((column) => cell(column, item)))))));
 }
 
-// The figures of a chart, for those who would rather read them.
+// The figures of a chart as a table.
 export function figuresOf(caption, columns, items) {
   return el("details", { "data-key": caption }, el("summary", { text: "As a table" }), dataTable(caption, columns, items));
 }

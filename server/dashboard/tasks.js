@@ -1,4 +1,4 @@
-// Tasks: what has been tried, what is best, and when the best was beaten.
+// Tasks: the attempts, the best one, and when each record was set.
 import { ask } from "/api.js";
 import { stepLine } from "/charts.js";
 import { sourceView } from "/code.js";
