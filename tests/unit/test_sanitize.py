@@ -199,3 +199,11 @@ def test_a_case_that_cannot_be_run_leaves_the_others(
         assert once.main() == 0
         (tmp_path / "told").write_text(capsys.readouterr().out)
         assert sanitize._told(tmp_path / "told") == (told, why)
+
+
+def test_scratch_of_a_kernel_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "empty", lambda size, **options: torch.full((size,), 7, **options))
+    model: Any = object.__new__(once._Model)
+    model._scratch, model._device = [], torch.device("cpu")
+    room = model._room(64)
+    assert room.numel() == 64 and not room.any() and model._scratch[0] is room

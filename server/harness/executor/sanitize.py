@@ -1,7 +1,7 @@
 """compute-sanitizer over a plan that is run once for each case: in a child of its own, all tools at once.
 
 The child is confined as an executor is, but may connect, since the tool and what it looks at talk over a socket. There
-runs nothing but trusted code and the machine code of the plan's kernels (executor/once.py). What is found is told.
+runs nothing but trusted code and the machine code of the plan's kernels (executor/once.py). Findings are reported.
 """
 
 from __future__ import annotations
