@@ -1,12 +1,12 @@
 /*
- * doorbell.h - both ends of the page by which a referee tells a child to make its next call (proto/worker.h).
+ * doorbell.h - both ends of the page by which a referee asks a child to make its next call (proto/worker.h).
  *
  * Theory of operation. The referee owns the first cache line, the child the rest. A ring is: write set and calls,
  * release-increment `bell`, wake its futex. An answer is: write reply and status, release-store `answer`, wake its
- * futex. Each side spins first, because a futex sleep costs several microseconds of the time that is measured, and
- * sleeps when spinning has brought nothing, so that a waiting child does not hold a core. The child can write the
- * whole page: what the referee reads here says only that its own check may begin, every size is read once and
- * bounded, and nothing loops on a value that the child controls.
+ * futex. Each side spins first, because a futex sleep adds several microseconds to the measured time, and sleeps when
+ * spinning was too long, so that a waiting child does not hold a core. The child can write the whole page: a value that
+ * the referee reads here only starts its own check, every size is read once and bounded, and no loop depends on a value
+ * that the child controls.
  *
  * One thread at each end.
  */
@@ -22,7 +22,7 @@
 /* A sealed memfd of DOORBELL_BYTES, all zero. Returns the descriptor (given: close()) or < 0. */
 HARNESS_API int harness_doorbell_create(void);
 
-/* Map it; NULL when the descriptor is no such page. Given: harness_doorbell_unmap(). The descriptor may be closed. */
+/* Map it; NULL if the descriptor is not such a page. Given: harness_doorbell_unmap(). The descriptor may be closed. */
 HARNESS_API struct doorbell *harness_doorbell_map(int fd);
 HARNESS_API void harness_doorbell_unmap(struct doorbell *page); /* NULL is fine */
 
@@ -57,7 +57,7 @@ HARNESS_API uint32_t harness_doorbell_ring(struct doorbell *page, uint32_t set, 
 HARNESS_API int harness_doorbell_await(struct doorbell *page, uint32_t bell, int pidfd, int64_t spin_ns,
                                        int64_t timeout_ns);
 
-/* What the child says of its answer: claims, each read once. Any pointer may be NULL. */
+/* The child's values in its answer: claims, each read once. Any pointer may be NULL. */
 HARNESS_API void harness_doorbell_claims(const struct doorbell *page, uint32_t *status, uint32_t *generation,
                                          uint64_t *events_ns, uint64_t *host_ns);
 

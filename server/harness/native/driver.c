@@ -18,7 +18,7 @@ static const struct {
 #undef CU_ROW
 };
 
-/* One library for each process, whoever asks. */
+/* One library for each process, shared by all callers. */
 static struct driver the_driver;
 static int is_open;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -417,8 +417,8 @@ harness_canary_run(uint32_t steps, int64_t *ns)
 
 /* --- the pause --- */
 
-/* One thread that looks at the GPU's own clock, so that it takes as long as was asked for at any SM clock. A look takes
-   more than a nanosecond: so many looks end it, whatever that clock says. */
+/* One thread that reads the GPU's own clock, so that it takes the requested time at any SM clock. A read takes more
+   than a nanosecond: a limit on the number of reads ends it, whatever that clock shows. */
 static const char pause_ptx[] = ".version 7.0\n"
                                 ".target sm_70\n"
                                 ".address_size 64\n"
@@ -538,7 +538,7 @@ harness_gate_open(void)
 
 /* --- gather --- */
 
-/* Volatile loads: what is read was written by another process' context, and must come from L2 or beyond. */
+/* Volatile loads: the data were written by another process' context, and must come from L2 or beyond. */
 static const char gather_ptx[] = ".version 7.0\n"
                                  ".target sm_70\n"
                                  ".address_size 64\n"

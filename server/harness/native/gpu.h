@@ -51,7 +51,7 @@ HARNESS_API int harness_gpu_flush_setup(uint64_t bytes);
 /* Fill it, end what keeps lines in L2, and wait until that is done. */
 HARNESS_API int harness_gpu_flush(void);
 
-/* --- the canary: a kernel whose time is known, by which the referee sees whether it has the GPU to itself --- */
+/* --- the canary: a kernel with a known time, by which the referee sees whether it has the GPU to itself --- */
 
 HARNESS_API int harness_canary_setup(void); /* again is fine */
 /* Launch it on a stream of its own and wait; *ns: from the launch to its end, by the host's clock. A step takes some
@@ -67,7 +67,9 @@ HARNESS_API int harness_pause_setup(void); /* again is fine */
 /* Launch it and return. ns: 1 or more. */
 HARNESS_API int harness_pause(uint64_t ns);
 
-/* --- the gate: what is queued behind it begins when harness_gate_open() is called, or so long after its start --- */
+/*
+ * --- the gate: work that is queued after it begins when harness_gate_open() is called, or so long after its start ---
+ */
 
 HARNESS_API int harness_gate_setup(void); /* again is fine */
 /* Also ends what was to persist in the L2 cache. 0 or a negative errno. */
@@ -76,7 +78,7 @@ HARNESS_API int harness_gate_open(void); /* all that were queued */
 
 /* --- the gather: n elements of 1, 2, 4 or 8 bytes from anywhere into 8-byte slots, by one launch --- */
 
-/* For at most so many elements. Again with no more: fine. */
+/* For at most `most` elements. It may be called again with no more. */
 HARNESS_API int harness_gather_setup(uint32_t most);
 /* ptrs[i]: aligned to widths[i]; both copied to the GPU before it returns. */
 HARNESS_API int harness_gather_set(const uint64_t *ptrs, const uint32_t *widths, uint32_t n);
@@ -85,7 +87,7 @@ HARNESS_API int harness_gather_run(void);
 /* The slots of the last run, upper bytes zero. n <= what was set. */
 HARNESS_API int harness_gather_read(uint64_t *out, uint32_t n);
 
-/* For the heap: the driver's own allocator, in whatever context is current. */
+/* For the heap: the driver's own allocator, in the current context. */
 int gpu_alloc(uint64_t bytes, uint64_t *out);
 int gpu_free(uint64_t at);
 

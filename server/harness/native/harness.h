@@ -1,9 +1,9 @@
 /*
- * harness.h - what every part of libharness.so shares: how errors are told, and the clock.
+ * harness.h - shared by every part of libharness.so: error messages, and the clock.
  *
  * The library is loaded by the Python of the harness through ctypes (server/harness/shared/native.py). It links nothing but
  * libc; the CUDA driver and NVML are opened at run time. Functions that can fail return 0 (or a count or descriptor)
- * or a negative errno; harness_error() then tells why in words.
+ * or a negative errno; harness_error() then has the message.
  */
 #ifndef HARNESS_H
 #define HARNESS_H

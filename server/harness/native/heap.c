@@ -80,7 +80,7 @@ harness_heap_set(uint64_t base, uint64_t size)
     return code;
 }
 
-/* Cut what is too much off the end of a free block; without memory for that the whole block is handed out. */
+/* Cut the surplus off the end of a free block; without memory for that the whole block is handed out. */
 static void
 trim(struct block *b, uint64_t size)
 {
@@ -127,7 +127,7 @@ take_from_driver(uint64_t size)
     return s->at;
 }
 
-/* What a block of size bytes takes; 0 where there is no such block. */
+/* The size of a block for size bytes; 0 if there is no such block. */
 static uint64_t
 padded(ssize_t size)
 {

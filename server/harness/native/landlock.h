@@ -14,13 +14,13 @@ struct landlock_paths {
     int has_gpus;                    /* /dev/nvidia* may be used */
 };
 
-/* What the kernel offers: its ABI, or a negative errno (-ENOSYS: none, -EOPNOTSUPP: switched off at boot). */
+/* The kernel's ABI, or a negative errno (-ENOSYS: none, -EOPNOTSUPP: switched off at boot). */
 int landlock_abi(void);
 
 /*
- * Restrict the calling thread, which must have no_new_privs. All may be read and executed. Beside the given path /proc
- * is writable (the driver writes its threads' names there), and so are /dev/null and its like; TCP is closed from
- * ABI 4, abstract sockets and signals beyond the domain from ABI 6. *has_scopes says whether the latter took hold.
+ * Restrict the calling thread, which must have no_new_privs. All may be read and executed. In addition to the given
+ * path /proc is writable (the driver writes its threads' names there), and so are /dev/null and the like; TCP is
+ * blocked from ABI 4, abstract sockets and signals beyond the domain from ABI 6. *has_scopes: whether the latter are.
  * Returns 0 or < 0.
  */
 int landlock_enter(const struct landlock_paths *paths, int abi, int *has_scopes);

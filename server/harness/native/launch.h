@@ -45,7 +45,7 @@ HARNESS_API int harness_image_free(uint64_t module);
 /*
  * Queue one launch on the stream (0: the default one).
  *   arguments  borrowed: n addresses of the kernel's parameters, in order
- * Returns 0 or -EIO. What the kernel does wrong is told by a later call.
+ * Returns 0 or -EIO. An error of the kernel is reported by a later call.
  */
 HARNESS_API int harness_launch(const struct harness_launch *how, uint64_t stream, void **arguments,
                                uint32_t n);

@@ -1,8 +1,8 @@
 /*
- * memory.h - shared memory that two processes may trust not to change its size under them.
+ * memory.h - shared memory whose size the peer cannot change.
  *
- * A memfd is sealed against shrinking and growing as soon as it has its size: a peer that could shorten it would end
- * whoever touches the missing pages by SIGBUS.
+ * A memfd is sealed against shrinking and growing as soon as it has its size: a peer that could shorten it would make
+ * any access to the missing pages end the process by SIGBUS.
  */
 #ifndef HARNESS_MEMORY_H
 #define HARNESS_MEMORY_H

@@ -59,7 +59,7 @@ struct nvml {
 /* As with the driver: one library and one GPU for each process. */
 static struct nvml nvml;
 static struct nvml_device *device;
-static uint32_t sm_clock_max_mhz; /* of it, which the driver needs a millisecond to tell */
+static uint32_t sm_clock_max_mhz; /* of it; the driver takes a millisecond to return it */
 static int is_open;
 
 static const struct {
@@ -78,7 +78,7 @@ check(nvml_result result, const char *what)
     return result == 0 ? 0 : harness_fail(EIO, "%s: %s (%d)", what, nvml.error_string(result), result);
 }
 
-/* A figure that this GPU, or this container, does not tell. */
+/* A figure that this GPU, or this container, does not provide. */
 static int
 is_untold(nvml_result result)
 {

@@ -1,4 +1,4 @@
-/* nvml.h - clocks, temperature, throttling and who else is on a GPU, from NVML, opened at run time. One thread. */
+/* nvml.h - clocks, temperature, throttling and other processes on a GPU, from NVML, opened at run time. One thread. */
 #ifndef HARNESS_NVML_H
 #define HARNESS_NVML_H
 
@@ -7,7 +7,7 @@
 #include "server/harness/native/harness.h"
 
 #define HARNESS_NVML_PIDS_MAX 64
-#define HARNESS_NVML_UNKNOWN UINT32_MAX /* the GPU does not tell this figure */
+#define HARNESS_NVML_UNKNOWN UINT32_MAX /* the GPU does not provide this figure */
 
 struct harness_nvml_state {
     uint64_t

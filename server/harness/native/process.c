@@ -72,8 +72,8 @@ enter_user_namespace(uid_t uid, gid_t gid)
 
 /*
  * The same in a process that ends. Ubuntu 24.04 lets a program without an AppArmor profile make a user namespace and
- * then map no ids in it, and there is no way back: the zygote would have no ids and, once its first child has ended,
- * no second one (ENOMEM: the PID namespace has lost its init).
+ * then map no ids in it, which cannot be undone: the zygote would have no ids and, once its first child has ended,
+ * could not make a second one (ENOMEM: the PID namespace has lost its init).
  */
 static int
 try_user_namespace(uid_t uid, gid_t gid)

@@ -42,8 +42,8 @@ HARNESS_API int harness_pid_namespace_begin(void);
 HARNESS_API int harness_pid_namespace_end(int fd);
 
 /*
- * Freeze the process of a pidfd and all that it started, and wait (at most 1 s) until every thread of them has
- * stopped. As the child is the init of its PID namespace, whatever it started is below it in the process tree.
+ * Freeze the process of a pidfd and all its descendants, and wait (at most 1 s) until every thread of them has stopped.
+ * As the child is the init of its PID namespace, all processes that it started are below it in the process tree.
  * Returns the number of processes stopped, -ESRCH (it is dead), or -ETIMEDOUT.
  */
 HARNESS_API int harness_stop(int pidfd);

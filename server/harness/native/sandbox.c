@@ -30,14 +30,14 @@
 #include "server/harness/native/seccomp.h"
 
 /*
- * Theory of operation. The steps run in the order of the table at the end of this file, and the order matters: what
- * needs privilege (mounts, ids, the bounding set) comes before what gives it up; descriptors go before Landlock, which
- * does not reach what is open already; no_new_privs comes before Landlock and seccomp, which require it; seccomp is
- * last because it would forbid most of the rest.
+ * Theory of operation. The steps run in the order of the table at the end of this file, and the order matters: steps
+ * that need privilege (mounts, ids, the bounding set) come before those that drop it; descriptors are closed before
+ * Landlock, which does not cover open ones; no_new_privs comes before Landlock and seccomp, which require it; seccomp
+ * is last because it would forbid most of the rest.
  *
  * A required step works on every Linux that this runs on, so its failure ends a child and a probe alike. An optional
- * one is a layer that a host may lack: the probe notes why, and each child takes exactly those steps that the probe
- * could take.
+ * one is a layer that a host may lack: the probe notes the reason, and each child takes exactly those steps that
+ * succeeded in the probe.
  */
 
 #ifndef SYS_close_range
@@ -286,7 +286,7 @@ hide_directory(const char *directory, const struct harness_sandbox *s)
     return code;
 }
 
-/* Each node is covered by /dev/null, and nvidia-caps, whose nodes lie beneath, by nothing. */
+/* Each node is covered by /dev/null, and the directory nvidia-caps by an empty one. */
 static int
 hide_gpus(const struct harness_sandbox *s)
 {
@@ -386,7 +386,7 @@ set_limits(struct state *st)
     return 0;
 }
 
-/* Nothing that is executed later may gain a capability, whatever its file says. */
+/* No program that is executed later may gain a capability, whatever its file has. */
 static int
 empty_bounding_set(struct state *st)
 {
@@ -671,7 +671,7 @@ struct probe_result {
     char text[HARNESS_SANDBOX_REPORT_MAX]; /* the report, or the error */
 };
 
-/* In the probe's child: everything that enter() does, told over a pipe that the steps leave open. */
+/* In the probe's child: the steps of enter(), reported over a pipe that the steps leave open. */
 static void
 run_probe(const struct harness_sandbox *s, int out, struct probe_result *r)
 {
@@ -755,7 +755,7 @@ harness_sandbox_probe(const struct harness_sandbox *s, uint64_t *layers, char *r
     if (r == NULL)
         return harness_fail_errno("sandbox: probe");
     code = probe_once(s, true, r);
-    /* A PID namespace whose /proc cannot be mounted is worse than none: CUDA would not start. */
+    /* A PID namespace whose /proc cannot be mounted is left out: CUDA would not start in it. */
     if (code == 0 && !((r->layers >> LAYER_PROC) & 1) && ((r->layers >> LAYER_PID_NAMESPACE) & 1))
         code = probe_once(s, false, r);
     if (code == 0) {

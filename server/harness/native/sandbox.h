@@ -23,10 +23,10 @@ struct harness_sandbox {
     uint64_t files;        /* RLIMIT_NOFILE; 0: no limit of ours */
     uint64_t processes;    /* RLIMIT_NPROC, threads included, per uid; 0: no limit of ours */
     uint64_t layers;       /* optional steps to take, as the probe found them */
-    uint64_t zygote;       /* what harness_zygote_unshare() returned */
+    uint64_t zygote;       /* the result of harness_zygote_unshare() */
     uint64_t has_gpus;     /* 1: /dev/nvidia* may be used; 0: they are covered, where mounts can be made */
     uint64_t may_connect;  /* 1: to sockets, for a child that runs trusted programs alone */
-    const int *keep;       /* descriptors to keep beside 0, 1, 2 */
+    const int *keep;       /* descriptors to keep in addition to 0, 1, 2 */
     uint64_t n_keep;
     const char *const *hidden; /* directories shown empty, where mounts can be made, but for scratch */
     const char *const *shown;  /* and for these directories below them, at their own places */

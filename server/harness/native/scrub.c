@@ -9,9 +9,9 @@
 #include "server/harness/native/driver.h"
 
 #define THREADS 1024
-/* As many as a thread can hold at once where 1,024 of them fill the register file, but for what the kernel itself needs. */
+/* The registers of a thread if 1,024 of them fill the register file, less those that the kernel itself needs. */
 #define HELD 48
-#define WAVES 4 /* so that each multiprocessor gets a block, however they are dealt out */
+#define WAVES 4 /* so that each multiprocessor gets a block in any distribution */
 #define TEXT_MAX 16384
 
 static const char head[] =

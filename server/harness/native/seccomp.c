@@ -179,7 +179,7 @@ static const struct row rows[] = {
     { SYS_personality, UNLESS_IS, 0, 0xffffffffU, EPERM, EVER },
 
     /* The network. The driver makes a listening AF_UNIX SOCK_SEQPACKET socket and nothing else; datagrams would reach
-       the sockets of host services by name, and so would connect: to the caller nobody listens there. sendto, sendmsg
+       the sockets of host services by name, and so would connect: it fails as if none listened there. sendto, sendmsg
        and sendmmsg name an address that only a datagram socket would use, and a pair may be of that type, too. */
     { SYS_socket, UNLESS_IS, 0, AF_UNIX, EAFNOSUPPORT, EVER },
     { SYS_socket, UNLESS_STREAM, 1, 0, EACCES, EVER },
@@ -187,7 +187,7 @@ static const struct row rows[] = {
     { SYS_socketpair, UNLESS_STREAM, 1, 0, EACCES, EVER },
     { SYS_connect, ALWAYS, 0, 0, ENOENT, UNLESS_MAY_CONNECT },
 
-    /* What waits in a socket is in nobody's pages: watch.c counts each socket by the buffer that it begins with. */
+    /* Data in a socket are in no process's pages: watch.c counts each socket by its initial buffer size. */
     { SYS_setsockopt, WHEN_IS, 2, SO_SNDBUF, EPERM, EVER },
     { SYS_setsockopt, WHEN_IS, 2, SO_RCVBUF, EPERM, EVER },
     { SYS_setsockopt, WHEN_IS, 2, SO_SNDBUFFORCE, EPERM, EVER },
@@ -197,7 +197,7 @@ static const struct row rows[] = {
     { SYS_setpriority, UNLESS_IS, 0, PRIO_PROCESS, EPERM, EVER },
     { SYS_ioprio_set, UNLESS_IS, 0, IOPRIO_WHO_PROCESS_ONE, EPERM, EVER },
 
-    /* Cores are kept for timing: whoever compiles stays off them, and who is timed does not spread. */
+    /* Cores are kept for timing: a compiling process stays off them, and a timed one does not spread. */
     { SYS_sched_setaffinity, ALWAYS, 0, 0, EPERM, EVER },
 
     /* In a PID namespace a pid can name only the child's own; without one, only itself. */
@@ -215,7 +215,7 @@ static const struct row rows[] = {
     { SYS_sched_setparam, UNLESS_OWN, 0, 0, EPERM, WITHOUT_PID_NAMESPACE },
     { SYS_sched_setattr, UNLESS_OWN, 0, 0, EPERM, WITHOUT_PID_NAMESPACE },
     { SYS_prlimit64, UNLESS_OWN, 0, 0, EPERM, WITHOUT_PID_NAMESPACE },
-    /* Without one the process group is how all of it is killed, so nobody leaves it. */
+    /* Without one all its processes are killed by their process group, so none may leave it. */
     { SYS_setsid, ALWAYS, 0, 0, EPERM, WITHOUT_PID_NAMESPACE },
     { SYS_setpgid, ALWAYS, 0, 0, EPERM, WITHOUT_PID_NAMESPACE },
 

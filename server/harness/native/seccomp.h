@@ -20,8 +20,8 @@ struct seccomp_given {
 /* Filter the calling thread, which must have no_new_privs, and its descendants. Returns 0 or < 0. */
 int seccomp_enter(const struct seccomp_given *given);
 
-/* The same, so that the calling process can signal nobody but itself: a fork that runs foreign code beside others of its
-   own. Returns 0 or < 0. */
+/* The same, so that the calling process can send signals to itself alone: for a fork that runs foreign code while other
+   processes have the same user id. Returns 0 or < 0. */
 HARNESS_API int harness_signal_nobody(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* stopping.h - common/statistics as the harness calls it: one interval for when to stop and for what is told. */
+/* stopping.h - common/statistics as the harness calls it: one interval for the stop and for the report. */
 #ifndef STOPPING_H
 #define STOPPING_H
 
@@ -13,7 +13,7 @@ struct harness_stop_rule {
     int32_t is_fixed;
 };
 
-/* After the n-th pair: an enum stats_stop (0: go on), or -EINVAL (samples that are no times), -ENOMEM. */
+/* After the n-th pair: an enum stats_stop (0: go on), or -EINVAL (samples that are not times), -ENOMEM. */
 HARNESS_API int harness_stats_stop(const struct harness_stop_rule *rule, const double *reference,
                                    const double *candidate, size_t n, int is_spent);
 

@@ -19,7 +19,7 @@ struct harness_clock {
     uint32_t set, calls, sets;
     uint32_t expected_generation; /* the generation of the reply that the addresses come from; 0: none yet */
     uint32_t head_steps;          /* of a canary before the ring, at whose end the clock starts; 0: none */
-    /* what comes back */
+    /* results */
     uint32_t bell, status, generation;
     uint64_t events_ns, host_ns; /* the child's claims */
     int64_t head_ns;             /* from the canary's launch to its end */

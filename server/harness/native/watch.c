@@ -19,19 +19,19 @@
 #include "server/harness/native/process.h"
 
 /*
- * Theory of operation. Resident pages are cheap to ask for and count too much: what several processes share counts
- * once for each, and so does the file cache. As long as even that sum is below the limit nothing more is looked at.
- * Above it the proportional shares decide, which the kernel walks the page tables for.
+ * Theory of operation. Resident pages are cheap to read and count too much: memory that several processes share counts
+ * once for each, and so does the file cache. As long as even that sum is below the limit nothing more is read. Above it
+ * the proportional shares decide, for which the kernel walks the page tables.
  *
- * A memfd that was written and never mapped is in nobody's pages, so open files without a name count as well: by the
- * blocks that they hold, once however many descriptors there are, as memory where they lie on a tmpfs and as disk
- * elsewhere. Most of a memfd is mapped too; of the two figures the larger counts.
+ * A memfd that was written and never mapped is in no process's pages, so open files without a name count as well: by
+ * their blocks, once for all descriptors, as memory if they are on a tmpfs and as disk elsewhere. Most of a memfd is
+ * mapped too; of the two figures the larger counts.
  *
- * What waits in sockets is in no page and in no block either. How much that is nobody tells, so each socket counts as
- * all that its buffer may hold; the sandbox keeps a child from making the buffer larger.
+ * Data in sockets are in no page and in no block either. The kernel does not report their size, so each socket counts
+ * as its whole buffer; the sandbox keeps a child from making the buffer larger.
  */
 
-#define DESCRIPTORS_MAX 4096 /* of a child and all below it; nobody honest comes near */
+#define DESCRIPTORS_MAX 4096 /* of a child and its descendants; far more than an honest one has */
 #define FILES_MAX 50000
 #define DEPTH_MAX 48
 #define SEEN_MAX 8192 /* a power of two, above DESCRIPTORS_MAX */
@@ -49,7 +49,7 @@ struct sum {
     struct seen *seen; /* open addressing; ino 0 is free */
 };
 
-/* A file that nobody has counted yet. */
+/* A file that was not counted yet. */
 static bool
 is_new(struct sum *sum, const struct stat *st)
 {
@@ -174,7 +174,7 @@ is_full(const struct census *c)
     return c->files > FILES_MAX || (c->bytes_max != 0 && c->bytes > c->bytes_max);
 }
 
-/* Takes fd. Links are not followed. Whoever nests without end has more files than he may. */
+/* Takes fd. Links are not followed. A tree below the greatest depth has more files than the limit. */
 static void
 count_directory(struct census *c, int fd, int depth)
 {
@@ -222,7 +222,7 @@ measure_memory(const struct harness_tree *tree, struct sum *sum, uint64_t limit,
         return;
     for (int i = 0; i < tree->n; i++)
         add_proportional(sum, tree->pids[i]);
-    /* None of them may be read: then the coarse figure is the only one, less what is surely file cache. */
+    /* None of them may be read: then the resident pages are the only figure, less the certain file cache. */
     if (sum->anonymous != 0)
         out->memory_bytes = sum->anonymous + larger(sum->shared, sum->nameless_memory) + waiting;
 }

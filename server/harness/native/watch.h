@@ -1,9 +1,9 @@
 /*
- * watch.h - what a child and all that it started hold: memory, shared memory included, and files.
+ * watch.h - the memory, shared memory included, and the files of a child and its descendants.
  *
- * A resource limit holds for one process and for private memory: it sees neither a shared mapping, nor a memfd, nor
- * how many files there are, nor that eight processes hold eight times as much as one. A zygote therefore looks at its
- * children every tenth of a second. A control group does it better where the host delegates one (docs/sandbox.md).
+ * A resource limit holds for one process and for private memory: it covers neither a shared mapping, nor a memfd, nor
+ * the number of files, nor the sum over eight processes. A zygote therefore reads the use of its children every tenth
+ * of a second. A control group does it better if the host delegates one (docs/sandbox.md).
  */
 #ifndef HARNESS_WATCH_H
 #define HARNESS_WATCH_H
@@ -14,7 +14,7 @@
 
 /* Layout known to server/harness/shared/native.py. */
 struct harness_usage {
-    uint64_t memory_bytes; /* at most so much; exact when the limit is near */
+    uint64_t memory_bytes; /* an upper bound; exact when the limit is near */
     uint64_t disk_bytes; /* of the scratch directory, and of files that are open and have no name any more */
     uint64_t files;      /* entries of the scratch directory */
     uint64_t descriptors;
