@@ -127,10 +127,10 @@ class _Check(ast.NodeVisitor):
 
 
 def check(function: ast.FunctionDef, namespace: Mapping[str, Any], first_line: int) -> None:
-    """CompilerRefusal, with the candidate's line, where the text reaches for what is not Triton's language.
+    """CompilerRefusal, with the candidate's line, if the text uses something outside of Triton's language.
 
     function    the tree that will be compiled; its own lines begin at 1
-    namespace   what its names mean beside its variables
+    namespace   the meaning of its names other than its variables
     first_line  of its `def` in the source
     """
     checker = _Check(function, namespace)

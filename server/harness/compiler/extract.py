@@ -49,7 +49,7 @@ class Text:
 
     @cached_property
     def tree(self) -> ast.FunctionDef:
-        """What Triton will walk: lines count from 1, the signature has names only.
+        """The tree that Triton will walk: lines count from 1, the signature has names only.
 
         CompilerRefusal: the lines are not a function alone.
         """
@@ -79,7 +79,7 @@ def _parameters(args: ast.arguments) -> list[ast.arg]:
 
 
 class Source:
-    """A candidate's text, parsed once. CompilerRefusal: it is no Python."""
+    """A candidate's text, parsed once. CompilerRefusal: it is not Python."""
 
     def __init__(self, data: bytes) -> None:
         try:
@@ -95,7 +95,7 @@ class Source:
         linecache.cache[wire.CANDIDATE_FILE] = (len(text), None, lines, wire.CANDIDATE_FILE)
 
     def find(self, name: str, line: int) -> Text:
-        """The function whose `def` stands there. CompilerRefusal: none does."""
+        """The function with its `def` on that line. CompilerRefusal: there is none."""
         node = self._functions.get((name, line))
         if node is None or node.end_lineno is None:
             raise CompilerRefusal(name, line, "no function of this name is defined on this line of the source")

@@ -1,8 +1,7 @@
 """A plan's kernels, compiled: from the functions' text to images.
 
-Each kernel is compiled in a fork: what the compiler does to its own process (LLVM ends it
-for some kernels) is then that kernel's error. Forks share the list between them, and tell over a pipe what they begin
-and how it ended.
+Each kernel is compiled in a fork: a crash of the compiler (LLVM ends the process for some kernels) is then that
+kernel's error. Forks share the list of kernels, and report over a pipe each kernel that they begin and its result.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from compiler.errors import kernel_error
 from compiler.extract import DTYPES, Functions, Source, constant, function_refs
 
 PRUNED: Final = (OutOfResources, CompileTimeAssertionFailure, PTXASError)
-"""What Triton's autotuner passes over."""
+"""The error that Triton's autotuner skips."""
 
 SCALARS: Final = frozenset(f"{sign}{bits}" for sign in "iu" for bits in (1, 8, 16, 32, 64))
 TYPE: Final = re.compile(r"(\*k?)?(?P<scalar>\w+)|tensordesc<(?P<element>\w+)\[\d+(, ?\d+)*\]>", re.A)
@@ -77,7 +76,7 @@ class Dropped:
 
 @dataclass(frozen=True)
 class Images:
-    """What became of a plan's kernels."""
+    """The results of compiling a plan's kernels."""
 
     images: tuple[Image | None, ...]
     """By the plan's index. None: it does not compile."""
@@ -86,7 +85,7 @@ class Images:
     """The first kernel without which the plan cannot be run."""
 
 
-# --- what is compiled ---
+# --- the tasks of the compiler ---
 
 
 def _is_type(kind: str) -> bool:
@@ -156,7 +155,7 @@ def compile_kernel(kernel: plan.Kernel, functions: Functions, target: str) -> Im
 
 
 def _check_resources(metadata: Any, device: fake_cuda.Device) -> None:
-    """What Triton checks before a launch, by the target's table."""
+    """Triton's checks before a launch, by the target's table."""
     for required, limit, what in (
         (metadata.shared, device.shared_block, "shared memory"),
         (metadata.tmem_size or 0, TENSOR_MEMORY_MAX, "tensor memory"),
@@ -399,11 +398,11 @@ def _error_of(steps: Sequence[plan.Step], errors: Mapping[int, KernelError]) -> 
 def build(source: bytes, document: plan.Plan, workers: int, *, others: bool = True) -> Images:
     """Compile the kernels of a plan from the candidate's text. Nothing of the text is run.
 
-    Of an autotuned launch at a size that nobody promised one alternative is compiled, the first that can be.
+    Of an autotuned launch at a size that is not guaranteed one alternative is compiled, the first that can be.
 
     source    the candidate's bytes
     document  as parsed; its claims are checked against the source
-    workers   how many compile side by side, at most half as many as there are kernels, rounded up
+    workers   how many compile concurrently, at most half as many as there are kernels, rounded up
     others    whether kernels that only cases of generality launch are compiled; the interpreter needs none of them
     Raises CompilerRefusal (what the plan names is not in the source, or not what a kernel may be), UnknownTarget, and
     OSError where an image cannot be stored. Needs one thread, forks, and leaves Triton with the target's driver.

@@ -19,7 +19,7 @@ from triton._C.libtriton import llvm
 _NEEDED: Final = re.compile(r"^declare .*@(__nv_\w+)\(", re.M)
 _DEFINED: Final = re.compile(r"^define .*@(__nv_\w+)\(", re.M)
 _OWN: Final = re.compile(r"^define ptx_kernel .*?^}\n|^@global_smem.*?\n|^!llvm\..*?\n", re.M | re.S)
-"""What of a linked kernel is not libdevice's: its code, its memory, and flags, which follow a launch's options."""
+"""The parts of a linked kernel that are not libdevice's: code, memory, and flags, which follow a launch's options."""
 
 link_whole: Final = llvm.link_extern_libs
 

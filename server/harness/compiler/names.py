@@ -1,9 +1,9 @@
-"""What a kernel's text may reach: the list of modules, objects and attributes (docs/compile.md).
+"""The names that a kernel's text may use: the list of modules, objects and attributes (docs/compile.md).
 
-Triton's code generator is Python that walks a kernel's syntax tree, and calls whatever the text names: `tl.core.os`
-would lead it anywhere. So a name leads from a module on this list to an operation of Triton's language, a jit
-function, a type or a number, and nowhere else. What is not there at all is left to Triton, whose error is the
-candidate's own.
+Triton's code generator is Python that walks a kernel's syntax tree, and calls the objects that the text names:
+`tl.core.os` would give access to anything. So a name leads from a module on this list to an operation of Triton's
+language, a jit function, a type or a number, and nothing else. A name that does not exist is left to Triton, whose
+error is the candidate's own.
 """
 
 from __future__ import annotations
@@ -79,11 +79,11 @@ ATTRIBUTES: Final = _words(
 """Of values: those of tensors, descriptors, types and compile-time constants that lead to others of these."""
 
 LOOKUPS: Final = ("getattr", "hasattr")
-"""Python's functions that reach an attribute by a text. The code generator knows them, beside len, list, range, float,
+"""Python's functions that access an attribute by a text. The code generator handles them, and len, list, range, float,
 int, isinstance, print, min and max."""
 
 _MAPPED: Final = {"triton.language.extra.libdevice": "triton.language.extra.cuda.libdevice"}
-"""Modules that the code generator takes for others on this target."""
+"""Modules that the code generator replaces by others on this target."""
 
 
 class Unreachable(Exception):
@@ -126,7 +126,7 @@ def is_namespace(found: Any) -> bool:
 
 
 def step(found: Any, attribute: str, path: str) -> Any:
-    """What an attribute of a module or an enumeration is. KeyError: nothing, Unreachable: not for a kernel."""
+    """The value of an attribute of a module or an enumeration. KeyError: none, Unreachable: not for a kernel."""
     found = _as_compiled(found)
     if attribute.startswith("_") and not _is_operation(getattr(found, attribute, None)):
         raise Unreachable(f"{path}: an attribute that begins with an underscore")

@@ -29,7 +29,7 @@ SHAPES_MAX: Final = 8
 
 @dataclass(frozen=True)
 class Result:
-    """What is reported, and the archive of a plan that is well."""
+    """The report, and the archive of a plan that passed."""
 
     report: wire.Json
     archive: bytes | None = None
@@ -45,7 +45,7 @@ def _fail(class_: str, error: wire.Json, *, rule: str | None = None, done: int =
 
 
 def summary(found: plan.Plan, images: kernels.Images) -> wire.Json:
-    """What a plan comes to, for the verdict: of the task's own case."""
+    """A summary of a plan for the verdict: of the task's own case."""
     own = found.trace(plan.OWN)
     calls = [step for step in plan.walk(own.steps) if isinstance(step, plan.Call)]
 
@@ -99,14 +99,14 @@ def _is_view(call: plan.Call) -> bool:
 
 
 def call_bytes(trace: plan.Trace) -> int:
-    """The most bytes that there are at once while a call runs, beside its inputs: of what it makes and what is kept.
+    """The largest number of bytes that exist at once during a call, without its inputs: outputs and kept tensors.
 
-    Memory that a kernel or a library takes for itself is not known, and a size that only the GPU knows counts as none.
+    Memory that a kernel or a library allocates itself is not known, and a size that only the GPU knows counts as 0.
     """
     steps = list(_first_alternatives(trace.steps))
     given = {leaf.id for leaf in plan.tree_leaves(trace.inputs)}
     memory = {id_: id_ for id_ in given}
-    """Of each tensor the one whose memory it has."""
+    """For each tensor the one whose memory it uses."""
     sizes: dict[int, int] = {}
 
     def define(step: plan.Call | plan.Launch) -> None:
@@ -141,7 +141,7 @@ def _bytes(leaf: plan.Leaf) -> int:
 
 
 def _first_alternatives(steps: tuple[plan.Step, ...]) -> Iterator[plan.Call | plan.Launch]:
-    """What one call runs, where the first configuration of each autotuned launch stands for the chosen one."""
+    """The steps of one call; the first configuration of each autotuned launch stands for the chosen one."""
     for step in steps:
         if isinstance(step, plan.Choose):
             yield from plan.walk(step.alternatives[0].steps)
@@ -184,7 +184,7 @@ def _launches(step: plan.Step) -> int:
 
 
 def _refused(found: plan.Plan, foreign: operators.Foreign) -> Result | None:
-    """What the policy does not allow of a plan; None: it allows all of it."""
+    """The part of a plan that the policy does not allow; None: it allows all of it."""
     refusals = [one for one in operators.allowed(found, foreign) if not one.case.startswith(plan.OTHER)]
     if refusals:
         return _fail("policy", _error("policy", operators.told(refusals), refusals[0].line), rule="foreign_operator")
@@ -209,7 +209,7 @@ def _listed(image: Image) -> wire.Json:
 def build(
     source: bytes, document: bytes, target: str, policy: dict[str, Any], workers: int, *, others: bool = True
 ) -> Result:
-    """Check a plan and compile its kernels: pass, fail or untraced, whatever the candidate wrote.
+    """Check a plan and compile its kernels: pass, fail or untraced, for any text of the candidate.
 
     source and document: the candidate's text, and its plan as the tracer wrote it, which is to be for this target.
     others: whether the kernels that only cases of generality launch are compiled, too.
