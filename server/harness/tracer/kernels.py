@@ -110,7 +110,7 @@ class Kernels:
         return tuple(found)
 
     def global_value(self, value: Any) -> Any:
-        """What a name of a kernel's text means."""
+        """The meaning of a name in a kernel's text."""
         if isinstance(value, ModuleType):
             if not plan.MODULES.fullmatch(value.__name__):
                 raise NotData(f"the module {value.__name__}")
@@ -228,7 +228,7 @@ def _names(function: Any) -> tuple[set[str], set[str]]:
 
 
 class Compiled:
-    """What a launch or a warm-up returns: as much of a compiled kernel as candidates ask for to choose a grid."""
+    """The result of a launch or a warm-up: the members of a compiled kernel that candidates use to choose a grid."""
 
     n_regs = 32
     n_spills = 0
@@ -434,7 +434,7 @@ class Launches:
 
 
 class _Unchosen:
-    """The best of several configurations: the GPU will tell, and the trace ends where it is asked for."""
+    """The best of several configurations: only the GPU can decide it, and the trace ends where it is used."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -444,7 +444,7 @@ class _Unchosen:
 
 
 def refuse_other_launches(recorder: Recorder) -> Callable[..., None]:
-    """For the launcher that Triton would build: who comes here went around jit functions."""
+    """For the launcher that Triton would build: it is only called without the jit functions."""
 
     def launched(_source: Any) -> None:
         raise recorder.refuse("a launch that does not go through a @triton.jit function cannot be traced")

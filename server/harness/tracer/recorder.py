@@ -1,4 +1,4 @@
-"""Writes down every operator of torch that is called on fake tensors.
+"""Records every operator of torch that is called on fake tensors.
 
 The recorder is a dispatch mode above FakeTensorMode: it sees each operator after torch has decomposed what is
 composite, and before a fake result is made. Values are numbered as they come; views, copies and in-place operators
@@ -21,7 +21,7 @@ from tracer import symbols
 from tracer.untraced import Untraced, line_of
 
 ALIASES: Final = frozenset(("aten.detach.default", "aten.alias.default", "aten.lift.default"))
-"""Operators whose result is their argument in all that a plan can tell."""
+"""Operators whose result equals their argument in everything that a plan contains."""
 
 UNPLACED: Final[dict[str, str]] = {
     "aten.t_.default": "aten.t.default",
@@ -85,7 +85,7 @@ class Recorder(TorchDispatchMode):
         self._ids: dict[int, int] = {}
         self._storages: dict[int, int] = {}
         self._kept: list[Any] = []
-        """What identities are held by: none is used again."""
+        """Keeps objects alive, so that no identity is used again."""
         self._written: dict[int, int] = {}
         self._constants: dict[int, Any] = {}
         self._addresses: list[tuple[int, int, torch.Tensor]] = []
@@ -100,7 +100,7 @@ class Recorder(TorchDispatchMode):
         return line_of(self.file, 2) in self.asserted
 
     def refuse(self, reason: str, line: int | None = None) -> Untraced:
-        """To be raised. The first one stands, whatever the candidate does with it."""
+        """The exception to raise. The first one stands, whatever the candidate does with it."""
         trouble = Untraced(reason, self.line() if line is None else line)
         self.trouble = self.trouble or trouble
         return trouble
@@ -150,7 +150,7 @@ class Recorder(TorchDispatchMode):
         return found
 
     def behind_address(self, number: int) -> plan.Address | None:
-        """What a number that is an address points to."""
+        """The storage and offset of a number that is an address."""
         storage = symbols.storage_of_address(number)
         for of, begin, tensor in reversed(self._addresses):
             if of == storage:
@@ -313,14 +313,14 @@ class Recorder(TorchDispatchMode):
         return found
 
     def _implementation(self, func: Any) -> Callable[..., Any] | None:
-        """What the candidate registered for an operator."""
+        """The candidate's implementation of an operator."""
         if not self.implementations:
             return None
         name, overload = func._schema.name, func._schema.overload_name
         return self.implementations.get(f"{name}.{overload}" if overload else name)
 
     def _custom(self, func: Any, implementation: Callable[..., Any] | None, args: Any, kwargs: Any) -> Any:
-        """An operator of the candidate's own: what its Python does is recorded, whatever its fake version says."""
+        """An operator of the candidate's own: its Python is recorded, and its fake version ignored."""
         if implementation is None:
             raise self.refuse(f"the operator {func._schema.name} has no implementation in Python that could be traced")
         with self:

@@ -31,9 +31,9 @@ def _uses(trace: plan.Trace) -> set[int]:
 
 
 def without_unused(trace: plan.Trace) -> plan.Trace:
-    """The same trace, where an operator's several results have no names but those that are used.
+    """The same trace, with names for only those results of an operator with several results that are used.
 
-    What torch makes beside an answer (seeds and statistics of an attention) is claimed only where it matters.
+    The further results of an operator (seeds and statistics of an attention) are claimed only if they are used.
     """
     used = _uses(trace)
 

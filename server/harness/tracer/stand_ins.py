@@ -1,7 +1,7 @@
-"""What is put in the place of torch's and Inductor's own functions while a candidate is traced.
+"""Replaces functions of torch and Inductor while a candidate is traced.
 
-Each either goes around the dispatcher, where the recorder would not see it, or asks a device. Candidates may undo all
-of this; then their plan is wrong or missing, and judged as that.
+Each of them either bypasses the dispatcher, where the recorder would not see it, or needs a device. Candidates may undo
+the replacements; then their plan is wrong or missing, and judged as that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tracer.kernels import Kernels, Launches, refuse_other_launches
 from tracer.recorder import Recorder
 
 _KEYS: Final = ("CUDA", "CompositeExplicitAutograd", "CompositeImplicitAutograd", "")
-"""Dispatch keys whose implementation a GPU would run, the first one before the others."""
+"""Dispatch keys with an implementation that a GPU would run, in the order of preference."""
 
 
 def install(recorder: Recorder, kernels: Kernels, device: fake_cuda.Device) -> None:
@@ -135,7 +135,7 @@ def _linear(plain: Callable[..., Any], recorder: Recorder) -> Callable[..., Any]
 
 
 def _compile(model: Any = None, **_: Any) -> Any:
-    """torch.compile: what is to be compiled is traced as it stands."""
+    """torch.compile: the function is traced uncompiled."""
     return model if model is not None else lambda found: found
 
 

@@ -1,8 +1,8 @@
-"""What later calls need of the constructor and the first call, and nothing else.
+"""The state that later calls need of the constructor and the first call, and nothing else.
 
-Steps of the first call are kept where a later call reads what they made, or what they wrote into a storage that it
-reads. No kept step may depend on an input: a buffer is kept without the content that came from one, and a tensor that
-was computed from one cannot be kept at all.
+Steps of the first call are kept if a later call reads their results, or a storage that they wrote. No kept step may
+depend on an input: a buffer is kept without the content that came from one, and a tensor that was computed from one
+cannot be kept at all.
 """
 
 from __future__ import annotations

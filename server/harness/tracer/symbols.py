@@ -24,7 +24,7 @@ def address_of_storage(number: int) -> int:
 
 
 def storage_of_address(number: int) -> int:
-    """The storage that an address lies in; negative where the number is no address."""
+    """The storage that an address lies in; negative if the number is not an address."""
     return (number - FIRST_ADDRESS) // ADDRESS_RANGE if number >= FIRST_ADDRESS else -1
 
 

@@ -1,8 +1,8 @@
 """From a candidate's source to a plan: import, construct, call twice, for each case.
 
-Runs in the candidate's own child. What one case leaves in the module must not be there for the next: a fork traces the
-cases in turn, with a new import of the module for each, which is five times as fast as a fork for each. Whatever does
-not become a plan there, or takes too long, is traced in a fork of its own. What comes out is a claim.
+Runs in the candidate's own child. The state that one case leaves in the module must not be visible to the next: a fork
+traces the cases in turn, with a new import of the module for each, which is five times as fast as a fork for each. A
+case that does not become a plan there, or takes too long, is traced in a fork of its own. The result is a claim.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _at_most(seconds: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _raised_in(stage: str, file: str) -> Iterator[None]:
-    """What the candidate's code raises, with its line; what fake tensors cannot answer is untraced."""
+    """Exceptions of the candidate's code, with their line; a value that fake tensors do not have is untraced."""
     try:
         with _at_most(TRACE_CPU_S):
             yield
@@ -180,7 +180,7 @@ class Tracer:
         self._source = source
         self._module: ModuleType | None = None
         self._entries: list[Entry] = []
-        """What the import recorded."""
+        """The recording of the import."""
         stand_ins.install(self._recorder, self._kernels, fake_cuda.parse_target(request.target))
         if b"triton_heuristics" in source:
             stand_ins.inductor_grids()
@@ -301,7 +301,7 @@ def _load(source: bytes, scratch: Path) -> ModuleType:
 def _asserted_lines(source: bytes) -> frozenset[int]:
     try:
         nodes = list(ast.walk(ast.parse(source)))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # told by the import
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # reported by the import
         return frozenset()
     spans = [range(node.lineno, (node.end_lineno or node.lineno) + 1) for node in nodes if isinstance(node, ast.Assert)]
     return frozenset(line for span in spans for line in span)
@@ -316,10 +316,10 @@ def _in_tree(tree: plan.Tree) -> set[int]:
 
 
 def prime() -> None:
-    """Import and fill what the first trace would pay for: for a zygote. Leaves torch and triton as they are.
+    """Import and fill the caches that the first trace needs: for a zygote. Leaves torch and triton unchanged.
 
-    Not what `.item()` needs: its symbols import Inductor, and with it filelock, whose hooks let no child of a zygote's
-    child be forked where the two are in different PID namespaces.
+    Not those of `.item()`: its symbols import Inductor, and with it filelock, whose hooks prevent a fork in a child of
+    a zygote's child if the two are in different PID namespaces.
     """
     importlib.import_module("torch._dynamo")
     importlib.import_module("torch._decomp.decompositions_for_rng")
@@ -374,7 +374,7 @@ def _outcome(tracer: Tracer, case: Case) -> plan.Plan | Refusal:
 
 def _of_each(tracer: Tracer, cases: tuple[Case, ...], scratch: Path) -> list[plan.Plan | Refusal]:
     found = _in_turn(tracer, cases, scratch)
-    if _is_endless(found[0]):  # what decides is known, and each other case would take as long
+    if _is_endless(found[0]):  # the result is known, and each other case would take as long
         return [found[0]]
     rest = iter(_side_by_side(tracer, [case for case, known in zip(cases, found, strict=True) if known is None]))
     return [next(rest) if known is None else known for known in found]
@@ -433,7 +433,7 @@ def _trace_alone(tracer: Tracer, case: Case, file: IO[bytes]) -> plan.Plan | Ref
 
 
 def _forked(work: Callable[[IO[bytes]], object]) -> int:
-    """What a fork that does the work writes."""
+    """Starts a fork that does the work; returns the descriptor of its output."""
     reader, writer = os.pipe()
     if os.fork() == 0:
         try:

@@ -1,4 +1,4 @@
-"""Why there is no plan."""
+"""The reasons why there is no plan."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Which parameters a kernel may write through, as its text says.
+"""The parameters that a kernel may write through, by its text.
 
 Only for slicing state: a wrong answer drops or keeps a step of the first call, and a plan that is then wrong is judged
-as such. What cannot be told counts as written.
+as such. An uncertain parameter counts as written.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 from triton.runtime.jit import JITFunction
 
 _READS: Final = ("load", "load_tensor_descriptor", "gather")
-"""Calls whose result is data, no pointer."""
+"""Calls whose result is data, and not a pointer."""
 
 
 def written_parameters(jit: Any, seen: tuple[int, ...] = ()) -> set[str]:
