@@ -1,1 +1,1 @@
-"""What is told of a source, and of what a compile child left, by processes that run neither."""
+"""Reads a source, and the files that a compile child left, in processes that run neither."""

@@ -1,7 +1,7 @@
-"""The ast stage: what can be told of a candidate without running it (docs/compile.md).
+"""The ast stage: checks of a candidate without running it (docs/compile.md).
 
-It parses with CPython's own parser, and finds the entry class and the `@triton.jit` functions. What they do is told by
-the plan. An honest candidate must never fail here.
+It parses with CPython's own parser, and finds the entry class and the `@triton.jit` functions. The plan shows what they
+do. An honest candidate must never fail here.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class ModelNew(torch.nn.Module):
 
 
 def prime() -> None:
-    """What the first judgement does for all that follow: here, once, and not in each child."""
+    """Initialises the modules that a judgement uses: once in the zygote, and not in each child."""
     for source in (PRIMER, b"def f(:\n"):
         judge(source, "ModelNew", "strict")
 

@@ -37,7 +37,7 @@ EIATTR_FORMATS: Final = {1: 0, 2: 0, 3: 0, 4: None}
 
 
 class BadElf(ValueError):
-    """Not the ELF of a cubin; the text says what is off."""
+    """Not the ELF of a cubin; the text has the fault."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Elf:
 
     @property
     def capability(self) -> int:
-        """What the code is for, as 90: ELF flags keep it in the low byte, newer ABIs in the second one."""
+        """The target of the code, as 90: ELF flags keep it in the low byte, newer ABIs in the second one."""
         low, second = self.flags & 0xFF, self.flags >> 8 & 0xFF
         return second if self._abi >= 8 else low
 
@@ -162,7 +162,7 @@ def _symbols(elf: Elf) -> dict[int, str]:
 
 
 def _figure(elf: Elf, name: str, wanted: int) -> int:
-    """What .nv.info says of a function: it has a (symbol, figure) pair for each attribute of each."""
+    """The figure of a function in .nv.info, which has a (symbol, figure) pair for each attribute of each."""
     info = elf.section(".nv.info")
     if info is None:
         return 0
@@ -230,7 +230,7 @@ def cubins(cache: str) -> Iterator[tuple[str, bytes, int]]:
 
 
 def _noted_shared(stem: str, folder: int) -> int:
-    """Shared memory of a launch as Triton noted it beside the cubin: a claim, but what a launch asks for."""
+    """Shared memory of a launch as Triton noted it next to the cubin: a claim, but the size that a launch requests."""
     data = _read(f"{stem}.json", folder, 1 << 20)
     try:
         shared = wire.decode(data or b"{}").get("shared")

@@ -1,4 +1,4 @@
-"""What the names of a source mean, as far as its imports tell."""
+"""The meaning of a source's names, from its imports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def dotted(node: ast.AST) -> str | None:
 
 @dataclass
 class Imports:
-    """What imported names stand for: "t" -> "triton", "jit" -> "triton.jit"."""
+    """The full names of imported names: "t" -> "triton", "jit" -> "triton.jit"."""
 
     names: dict[str, str] = field(default_factory=dict)
     has_star: bool = False
@@ -39,7 +39,7 @@ class Imports:
         return found
 
     def meaning(self, node: ast.AST) -> str | None:
-        """The dotted name with its first part as imported, None for what is no name."""
+        """The dotted name with its first part as imported, None for another expression."""
         name = dotted(node)
         if name is None:
             return None
