@@ -40,7 +40,7 @@ ARGUMENT_FACTOR: Final = 1.25
 HALF_DTYPES: Final = ("float16", "bfloat16")
 """Tried in this order for a case in half precision."""
 EXAMINED_ELEMENTS: Final = 1 << 20
-"""Without a GPU, what is called several times to learn what its answers depend on."""
+"""Without a GPU, a case up to this size is called several times to learn what its answers depend on."""
 REAL_ELEMENTS_MAX: Final = 1 << 22
 """Without a GPU, cases with more elements than this are checked on fake tensors only."""
 
@@ -82,7 +82,7 @@ INTEGER_ARITHMETIC: Final = words(
     logical_not masked_fill
     """
 )
-"""What may be done with integers of any size: none of them is an index, a length or a divisor."""
+"""Operations on integers of any size: none of the integers is an index, a length or a divisor."""
 BY_NUMBERS: Final = words(
     """
     __getitem__ __setitem__ __rshift__ __lshift__ bitwise_right_shift bitwise_left_shift floor_divide __floordiv__ div
@@ -91,10 +91,10 @@ BY_NUMBERS: Final = words(
 )
 """The same where the second operand is a number or a slice, and no tensor of integers."""
 WIDE: Final = 4
-"""Bytes of an integer that no float holds to the last digit: what is computed of it in floats is no arithmetic."""
+"""Bytes of an integer that no float represents exactly: its results in floats do not count as arithmetic."""
 REMAINDERS: Final = words("remainder fmod __mod__")
 COMPARISONS: Final = words("eq ne lt le gt ge")
-"""Of integers with others of another shape: these are classes, or lengths of what is compared with them."""
+"""Of integers with others of another shape: these are classes, or lengths of the other operand."""
 
 SOLVERS: Final = words(
     """
@@ -109,7 +109,7 @@ Tree = Any
 
 
 class TaskRefused(Exception):
-    """The reference is not a task: the text says what is missing."""
+    """The reference is not a task: the text has the reason."""
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ def _prime(value: int) -> int:
 
 
 def load_module(source: str, name: str, filename: str, overrides: Overrides | None = None) -> types.ModuleType:
-    """Run source as a new module with the overrides put in. Whatever the code raises passes through."""
+    """Run source as a new module with the overrides put in. Exceptions of the code are not caught."""
     tree = ast.parse(source, filename)
     if overrides:
         tree = _Rewriter(overrides).visit(tree)
@@ -260,7 +260,7 @@ def init_arguments(module: types.ModuleType) -> tuple[list[Any], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Measured:
-    """What running a reference once tells of a case."""
+    """The measurements of a case, from one run of its reference."""
 
     init: Tree
     inputs: Tree
@@ -269,13 +269,13 @@ class Measured:
     input_bytes: int
     output_bytes: int
     state_bytes: int
-    peak_bytes: int  # GPU memory beside the inputs while it ran; 0 without a GPU
-    call_bytes: int  # the most that its tensors had at once beside the inputs, also without a GPU
-    multiplies_matrices: bool  # products, convolutions, recurrent cells: where TF32 may come in
+    peak_bytes: int  # GPU memory in addition to the inputs while it ran; 0 without a GPU
+    call_bytes: int  # the largest sum of its tensors in addition to the inputs, also without a GPU
+    multiplies_matrices: bool  # products, convolutions, recurrent cells: TF32 may be used
     flops: int  # of the products whose number is plain (flops.py)
     operations: int  # calls of torch's functions that compute tensors: the nodes of the traced graph
-    breaks_ties: bool  # which of some equal values was chosen may be part of the answer
-    varies_integers: bool  # integers among the inputs may be any
+    breaks_ties: bool  # which of equal values was chosen may be part of the answer
+    varies_integers: bool  # integers among the inputs may have any value
     solves: bool  # matrices are inverted or factored
 
 
@@ -296,7 +296,7 @@ def _has_finite(leaf: Any) -> bool:
 def run_once(
     module: types.ModuleType, entry: str, device: torch.device, *, is_fake: bool = False, dtype: str | None = None
 ) -> Measured:
-    """Build the reference and call it once on its own inputs; whatever it raises passes through.
+    """Build the reference and call it once on its own inputs; exceptions are not caught.
 
     dtype: of its floating-point parameters and inputs; None: as they are.
     """
@@ -461,7 +461,7 @@ def _is_arithmetic(name: str, args: Any, kwargs: Any) -> bool:
 
 
 def _is_masked(name: str, args: Any) -> bool:
-    """Its bits are taken by a constant: whatever it was, the result is one of a few."""
+    """Whether its bits are masked by a constant: the result has one of a few values."""
     return name.strip("_") in ("and", "bitwise_and") and any(type(item) is int and item >= 0 for item in args)
 
 
@@ -496,16 +496,16 @@ def cast_inputs(value: Any, dtype: str | None) -> Any:
 
 
 UNTIED: Final = {"float64 falling": -1.0, "float64 rising": 1.0}
-"""How a model is called in fp64 with equal values of half types told apart: of some the first is the largest, or the
+"""How a model is called in fp64 with equal values of half types made distinct: of some the first is the largest, or the
 smallest."""
 APART: Final = 1 / 16
 APART_MOST: Final = 7
-"""Each by so much of the type's last digit, which is half of it at the least: seen after a softmax in float32, and
-for so many of them no further than the next value."""
+"""Each by this part of the type's last digit, which is half of it at the least: visible after a softmax in float32,
+and for this many of them no further than the next value."""
 
 
 def cast_untied(value: Any, dtype: str) -> Any:
-    """As cast_inputs() in fp64, with equal values of a row (last dimension) told apart by their order there."""
+    """As cast_inputs() in fp64, with equal values of a row (last dimension) made distinct by their order there."""
 
     def cast(tensor: torch.Tensor) -> torch.Tensor:
         if not tensor.is_floating_point():
@@ -520,7 +520,7 @@ def cast_untied(value: Any, dtype: str) -> Any:
         among_equals = place - torch.where(is_first, place, 0).cummax(-1).values
         order = torch.empty_like(place).scatter_(-1, found.indices, among_equals.clamp(max=APART_MOST))
         apart = wide + wide.abs() * (UNTIED[dtype] * APART * torch.finfo(tensor.dtype).eps) * order
-        return torch.where(torch.isfinite(wide), apart, wide)  # infinity times 0 is no number
+        return torch.where(torch.isfinite(wide), apart, wide)  # infinity times 0 is not a number
 
     return _map(value, cast)
 
@@ -576,9 +576,9 @@ class Examiner:
         return True
 
     def flags(self, *, is_own: bool) -> list[str]:
-        """What a task's author should know. TaskRefused where there is no right answer, or inputs of no fixed shape.
+        """Warnings for a task's author. TaskRefused if there is no single right answer, or inputs of no fixed shape.
 
-        is_own: at the task's own size; at another nothing is said of how much the answer depends on the inputs.
+        is_own: at the task's own size; at another the influence of the inputs on the answer is not examined.
         """
         if not self._is_first(self._answer()):
             raise TaskRefused(
@@ -643,7 +643,7 @@ class Describer:
             run_once(module, self.entry, torch.device("cpu"))
 
     def own(self) -> dict[str, Any]:
-        """The task's own case; whatever the reference raises passes through."""
+        """The task's own case; exceptions of the reference are not caught."""
         if self._device.type == "cuda":
             measured = self._measure({}, is_fake=False)
             self._takes_integers = any(note.dtype in variations.INTEGERS for note in values.notes(measured.inputs))
@@ -651,7 +651,7 @@ class Describer:
         try:
             measured = self._measure({}, is_fake=True)
         except Exception:
-            # Code that looks at values cannot run on fake tensors; the real run tells whether it runs at all.
+            # Code that reads values cannot run on fake tensors; the real run shows whether it runs at all.
             return self._case("own", {}, self._measure({}, is_fake=False))
         if measured.elements <= self._limit:
             measured = self._measure({}, is_fake=False)
@@ -680,7 +680,7 @@ class Describer:
         return case if case is not None and case["elements"] < own["elements"] else None
 
     def scaled(self) -> list[dict[str, Any]]:
-        """The cases x0.75, x1.25 and x2 that run, for tasks whose shapes are dynamic: the largest knob is scaled."""
+        """The cases x0.75, x1.25 and x2 that run, for tasks with dynamic shapes: the largest knob is scaled."""
         found = []
         for factor in SHAPE_FACTORS:
             for knob in sorted(self.knobs, key=lambda knob: -knob.value):
@@ -806,7 +806,7 @@ def describe(
     element_limit: int | None,
     placed: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
-    """SPEC of proto/worker.md. TaskRefused or whatever the reference raises when it is no task or does not run.
+    """SPEC of proto/worker.md. TaskRefused, or the reference's exception, if it is not a task or does not run.
 
     Cases in `other` judge only where a policy lets other sizes judge.
 

@@ -54,14 +54,14 @@ AWAKE_S: Final = 0.002
 SPIN_GATED_NS: Final = 1_000_000
 """The same where the GPU waits until all of a bell is queued, so that it does not matter how soon that begins."""
 STEPS_TOLD: Final = 100
-"""Of a plan, as many as a verdict lists."""
+"""Of a plan, the largest number that a verdict lists."""
 
 
 def failure_json(cause: BaseException, filename: str) -> Json:
     """ERROR of proto/worker.md."""
     line = getattr(cause, "line", None)  # of a plan's step
     report = error_json(cause, filename, line if type(line) is int else None)
-    if isinstance(cause, torch.AcceleratorError):  # the rest is advice to who wrote torch
+    if isinstance(cause, torch.AcceleratorError):  # the rest is advice for developers of torch
         report["text"] = str(cause).partition("\n")[0]
     elif isinstance(cause, StepError):  # the traceback would be the executor's
         report["text"] = clean_text(cause.what)
@@ -69,7 +69,7 @@ def failure_json(cause: BaseException, filename: str) -> Json:
 
 
 class StepFailed(Exception):
-    """A step of this child failed: told as {"ev": "failed"}, the child goes on."""
+    """A step of this child failed: reported as {"ev": "failed"}, the child goes on."""
 
     def __init__(self, phase: str, cause: BaseException, filename: str) -> None:
         super().__init__(phase)
@@ -79,13 +79,13 @@ class StepFailed(Exception):
 
 @dataclass
 class Binding:
-    """What a bell for one set calls."""
+    """The call that a bell for one set makes."""
 
     call: Callable[[], Any]
     tf32: bool
     seed: int | None
     is_empty: bool = False
-    """It computes nothing: where its outputs are is told to nobody."""
+    """It computes nothing: the place of its outputs is not reported."""
 
 
 class Placer:
@@ -100,7 +100,7 @@ class Placer:
         self.copied = False  # since restart()
 
     def keep(self) -> None:
-        """What was placed so far (a model's state) stays: later calls place behind it."""
+        """The tensors placed so far (a model's state) stay: later calls place after them."""
         self._start = self._next
 
     def restart(self) -> None:
@@ -166,19 +166,19 @@ class Child:
         self._source = ""
         self._filename = cases.REFERENCE_FILE
         self._module: types.ModuleType | None = None
-        self._case_modules: dict[tuple[tuple[str, Any], ...], types.ModuleType] = {}  # by what is overridden
-        self._plan: Any = None  # what runs plans, where a plan takes the module's place
+        self._case_modules: dict[tuple[tuple[str, Any], ...], types.ModuleType] = {}  # by their overrides
+        self._plan: Any = None  # runs plans, if a plan replaces the module
         self._is_spent = False  # no other plan may be run here
         self._entry = ""
         self._models: dict[str, Any] = {}
-        self._compiled: set[str] = set()  # names of models that torch.compile has
+        self._compiled: set[str] = set()  # names of models compiled by torch.compile
         self._bindings: dict[int, Binding] = {}
         self._kept: Any = None
         self._told: tuple[Any, ...] = ()
         self._events: tuple[torch.cuda.Event, torch.cuda.Event] | None = None
-        self._wash: torch.Tensor | None = None  # what the L2 cache is washed with before a timed bell
+        self._wash: torch.Tensor | None = None  # overwrites the L2 cache before a timed bell
         self._repeats = 1  # how often a bell's calls are made
-        self._gate_ns = 0  # so long at most the GPU waits, before a timed bell, until all of it is queued
+        self._gate_ns = 0  # the longest wait of the GPU, before a timed bell, until all of it is queued
         self._ops: dict[str, Callable[[Message], None]] = {
             "arena": self._op_arena,
             "describe": self._op_describe,
@@ -251,7 +251,7 @@ class Child:
             )
         except BaseException as error:
             raise StepFailed("describe", error, cases.REFERENCE_FILE) from None
-        if self._device.type == "cuda":  # what its arena needs is not there while its own models are
+        if self._device.type == "cuda":  # memory of its own models is not free for its arena
             gc.collect()
             torch.cuda.empty_cache()
         self._tell("described", "spec", spec)
@@ -481,7 +481,7 @@ class Child:
     def _model_call(
         self, message: Message, shift: int, dtype: str | None, wide: list[Any], how: str | None, *, tf32: bool
     ) -> Callable[[], Any]:
-        """A call of what `bind` names, on inputs so many bytes behind those that it names.
+        """A call of the model of `bind`, on inputs `behind` bytes after those that it names.
 
         wide: gets the model in fp64, for all calls of this message where it keeps nothing from one to the next.
         """
@@ -550,7 +550,7 @@ class Child:
         self._channel.send({"ev": "captured"})
 
     def _graph(self, bindings: list[Binding]) -> Callable[[], Any]:
-        """What these calls queue, recorded once and queued again by each call; outputs lie in the arena's pool."""
+        """The work of these calls, recorded once and queued again by each call; outputs lie in the arena's pool."""
         graph = torch.cuda.CUDAGraph()
         _set_tf32(bindings[0].tf32)
         # A pool that allocations are routed to already cannot be a graph's.
@@ -572,7 +572,7 @@ class Child:
         return replay
 
     def _op_steps(self, message: Message) -> None:
-        """What each step took of the last call of a plan that was made by steps."""
+        """The time of each step of the last call of a plan that was made by steps."""
         model = self._models[message.text("model")]
         took = model.steps_ns() if self._plan is not None and self._device.type == "cuda" else []
         self._channel.send({"ev": "steps", "ns": took[:STEPS_TOLD], "all_ns": sum(took)})
@@ -653,7 +653,7 @@ class Child:
         return int(self._events[0].elapsed_time(self._events[1]) * 1e6), host_ns
 
     def _reply(self, doorbell: native.Doorbell, kept: list[Any], *, is_empty: bool) -> None:
-        """Tell where the outputs of each call are; of empty ones, and those where they were, nothing is written."""
+        """Report the places of the outputs of each call; empty ones, and unchanged places, are not reported."""
         _, placer, _ = self._require()
         told = tuple(map(_identity, kept)) if self._device.type == "cuda" else ()
         told = told if all(told) else ()
@@ -702,7 +702,7 @@ def _rounding(call: _Call) -> Any:
 
 
 def _spin(ns: int) -> None:
-    """As native.pause(), where there is no GPU."""
+    """As native.pause(), without a GPU."""
     end_ns = time.monotonic_ns() + ns
     while time.monotonic_ns() < end_ns:
         pass
@@ -716,7 +716,7 @@ def _in_turn(bindings: list[Binding]) -> Callable[[], Any]:
 
 
 def _identity(value: Any) -> tuple[Any, ...]:
-    """Equal for two outputs that lie in the same place with the same shape; () when that is not simply told."""
+    """Equal for two outputs in the same place with the same shape; () if that cannot be compared simply."""
     if type(value) is torch.Tensor:
         return (value.data_ptr(), value.shape, value.stride(), value.dtype)
     if type(value) in (tuple, list):
@@ -751,15 +751,15 @@ def _set_tf32(allowed: bool) -> None:
 
 
 def _copy_cache(source: Path) -> None:
-    """The compile stage's artefacts, copied into this child's own cache: Triton writes beside what it reads."""
+    """The compile stage's artefacts, copied into this child's own cache: Triton writes into folders that it reads."""
     target = Path(os.environ["TRITON_CACHE_DIR"])
     if source.is_dir():
         shutil.copytree(source, target, dirs_exist_ok=True)
 
 
 def _prime(device: torch.device) -> None:
-    """What a candidate would wait for: kernels of torch's, the libraries of products, and what these keep of memory for
-    each stream, which in a plan's own pool would outlast the plan.
+    """Makes what a candidate would wait for: kernels of torch's, the libraries of products, and their memory for each
+    stream, which in a plan's own pool would outlast the plan.
 
     A pool's child does this before it has a candidate.
     """

@@ -41,10 +41,10 @@ from triton.runtime.jit import JITFunction
 
 OTHER_CASES_MAX: Final = 5
 OTHER_CASES_S: Final = 10.0
-"""How many cases beside the task's own are compiled ahead, and how long that may take altogether."""
+"""How many cases other than the task's own are compiled ahead, and how long that may take altogether."""
 
 CONFIGS_MAX: Final = 64
-"""Configurations of one autotuned kernel that are compiled here; others are when the GPU child meets them."""
+"""Configurations of one autotuned kernel that are compiled here; others are compiled when the GPU child uses them."""
 
 FAKE_LIMITS: Final = (
     DataDependentOutputException,
@@ -52,7 +52,7 @@ FAKE_LIMITS: Final = (
     UnsupportedFakeTensorException,
     UnsupportedOperatorException,
 )
-"""What fake tensors raise where a value would be needed: no fault of the candidate's."""
+"""The exceptions of fake tensors whose value is needed: not a fault of the candidate."""
 
 REPORTED_KERNELS_MAX: Final = 100
 REPORTED_TEXT_MAX: Final = 2048
@@ -81,7 +81,7 @@ class Compiled:
 
 @dataclass
 class Record:
-    """What triton was asked to compile, and which exceptions that raised."""
+    """The compilations that triton was asked for, and their exceptions."""
 
     kernels: dict[str, Compiled] = field(default_factory=dict)
     raised: list[BaseException] = field(default_factory=list)
@@ -117,7 +117,7 @@ def shorten(error: wire.Json) -> wire.Json:
 
 
 def watch_compiler(record: Record) -> None:
-    """Note each compile, whoever asks for it, and let its exception pass."""
+    """Note each compilation, for any caller, and let its exception pass."""
     package: Any = triton.compiler
     compile_really: Callable[..., Any] = package.compile
 
@@ -164,14 +164,14 @@ def watch_launches(record: Record) -> None:
 
 
 def _types(source: Any) -> str | None:
-    """What a launcher is made of: the types of the arguments. None: it needs more than these."""
+    """The types of the arguments, from which a launcher is made. None: it needs more than these."""
     signature = getattr(source, "signature", None)
     types = str(list(signature.values())) if isinstance(signature, dict) else "tensordesc"
     return None if "tensordesc" in types else types
 
 
 class _NoMetadata:
-    """Of a kernel that is not compiled: a launcher needs none where there are no tensor descriptors."""
+    """Of a kernel that is not compiled: a launcher needs nothing of it if there are no tensor descriptors."""
 
     def __getattr__(self, name: str) -> None:
         return None
@@ -232,7 +232,7 @@ def bound_autotuner(record: Record, workers: int) -> None:
 
 
 def _compile_side_by_side(tuner: Any, configs: list[Any], arguments: dict[str, Any], workers: int) -> None:
-    """Fill the cache from forks. What fails there is met again, and told, by the tuner itself."""
+    """Fill the cache from forks. A failure there is met again, and reported, by the tuner itself."""
     workers = min(workers, len(configs))
     if workers < 2:
         return
@@ -365,9 +365,9 @@ def _at_most(seconds: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _side_by_side(run: Callable[[], None]) -> Iterator[None]:
-    """In a fork, where there are cores for it; over when the block is. Of use is what it leaves in the cache.
+    """In a fork, if there are cores for it; it ends with the block. Its result is the cache that it leaves.
 
-    Both call the candidate. What one does to whoever it can name must not befall the other, by chance of their pace.
+    Both call the candidate. Damage that one does to processes that it can name must not reach the other by chance.
     """
     pid = os.fork() if autotune_workers() > 1 else -1
     if pid == 0:

@@ -22,7 +22,7 @@ class NothingCompiled(Exception):
 
 
 def compile_model(model: Any) -> Any:
-    """The model, to be compiled in place when it is first called; a callable that is no module: another one."""
+    """The model, to be compiled in place when it is first called; for a callable that is not a module, another one."""
     from torch._inductor import config
 
     config.compile_threads = 1  # in this process: a pool of its own would outlast the call

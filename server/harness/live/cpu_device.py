@@ -1,4 +1,4 @@
-"""Where a machine without a GPU pretends to have one: the one place that maps cuda to cpu.
+"""Lets a machine without a GPU act as if it had one: the one place that maps cuda to cpu.
 
 Candidates say `device="cuda"`, `.cuda()`, `x.is_cuda`, `torch.cuda.synchronize()`; under Triton's interpreter
 all of it means the host. Two parts:
@@ -6,9 +6,9 @@ all of it means the host. Two parts:
 - `install()` once, before code is loaded: `torch.cuda` answers as a board of the table would (fake_cuda.py),
   and Triton's driver is a stub whose benchmark takes an autotuner's first configuration.
 - `torch_function_mode()` around the code that is judged: every call of torch inside it has its devices mapped,
-  and every tensor says that it is on cuda:0. Outside it torch tells the truth, which is where outputs are read.
+  and every tensor reports that it is on cuda:0. Outside it torch reports the host, which is where outputs are read.
 
-Nothing here decides a verdict; in the worst case a candidate fools itself.
+No verdict depends on this; in the worst case a candidate deceives itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Final
 import torch
 import torch._decomp
 import torch._meta_registrations
-import torch._refs  # what is imported later would find patched names in its annotations
+import torch._refs  # a later import would find patched names in its annotations
 import torch.utils._device
 import torch.utils.dlpack
 from shared import fake_cuda
@@ -71,7 +71,7 @@ def _device(*args: Any, **kwargs: Any) -> torch.device:
     return CUDA if len(args) == 1 and type(args[0]) is int else torch.device(*args, **kwargs)
 
 
-# What a tensor says of itself inside the mode, and torch of devices.
+# The answers of a tensor about itself inside the mode, and of torch about devices.
 _ANSWERS: Final[dict[Any, Callable[..., Any]]] = {
     _getter("is_cuda"): _true,
     _getter("device"): _cuda_device,

@@ -57,7 +57,7 @@ _COUNTS: Final[dict[str, Callable[[tuple[Any, ...], torch.Tensor], int]]] = {
 
 
 def count(name: str, args: tuple[Any, ...], output: Any) -> int:
-    """Operations of torch's function `name`; 0 for what is no product, or is called in an unusual way."""
+    """Operations of torch's function `name`; 0 if it is not a product, or is called in an unusual way."""
     counter = _COUNTS.get(name)
     if counter is None or not isinstance(output, torch.Tensor):
         return 0

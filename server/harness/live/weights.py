@@ -1,13 +1,12 @@
 """Other weights: parameters that a constructor makes constant get values that differ from each other.
 
-Another seed changes what is drawn at random, but norms begin as ones and zeros whatever the seed: a kernel that
-leaves them out is right by luck. Here such a parameter becomes v * (1 + u / 4) + w / 4, u and w being public
-numbers in [0, 1) that depend on nothing but an element's index. So a candidate's parameter of another name, or of
-another shape with the same elements, gets what the reference's gets; nothing negative comes in where all was
-positive; and since it happens as soon as the parameter is made, what a constructor packs from it agrees with it.
-The same happens to a reference's buffer in the state dict that has one number for each channel, all zeros or all ones:
-such are statistics of a model that was not trained. A candidate's gets its values by name; one of another name may be
-anything.
+Another seed changes the random values, but norms begin as ones and zeros whatever the seed: a kernel that leaves them
+out is right by luck. Here such a parameter becomes v * (1 + u / 4) + w / 4, u and w being public numbers in [0, 1)
+that depend on nothing but an element's index. So a candidate's parameter of another name, or of another shape with the
+same elements, gets the same values as the reference's; no value becomes negative if all were positive; and since it
+happens as soon as the parameter is made, a constructor that packs it packs the new values. The same happens to a
+reference's buffer in the state dict that has one number for each channel, all zeros or all ones: such are statistics
+of a model that was not trained. A candidate's buffer gets its values by name; one of another name may have any values.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def vary(tensor: torch.Tensor) -> bool:
 
 
 def vary_made(tensor: torch.Tensor, name: str) -> None:
-    """What a candidate's plan made, or wrote to: a parameter, or running statistics."""
+    """A tensor that a candidate's plan made, or wrote to: a parameter, or running statistics."""
     if not name.startswith(BUFFER) or name.removeprefix(BUFFER).rpartition(".")[2] in STATISTICS:
         vary(tensor)
 
@@ -61,9 +60,9 @@ def _is_statistic(buffer: torch.Tensor) -> bool:
 
 
 def vary_rest(model: Any) -> None:
-    """What is still constant in a model that was made: parameters filled in other ways, and running statistics.
+    """Vary what is still constant in a model: parameters that were filled in other ways, and running statistics.
 
-    One-element parameters are always constant: these were seen when they were made.
+    One-element parameters are always constant: these were handled when they were made.
     """
     if not isinstance(model, torch.nn.Module):
         return
