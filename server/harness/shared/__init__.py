@@ -1,1 +1,1 @@
-"""What tracer, kernel compiler, executor and oracle have in common."""
+"""Shared by tracer, kernel compiler, executor and oracle."""

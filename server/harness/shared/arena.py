@@ -1,4 +1,4 @@
-"""Arenas: memory that the referee makes and hands to one child as a descriptor.
+"""Arenas: memory that the referee makes and passes to one child as a descriptor.
 
 One interface, two implementations: `cuMemCreate` memory on a GPU, a memfd without one. An arena is a run of
 bytes; tensors in it are views, made from notes whose bounds are checked here and nowhere else. Layout, as the
@@ -86,7 +86,7 @@ class Arena:
         self._bytes = None
         if self._pointer:
             if self.device.type == "cuda":
-                torch.cuda.synchronize(self.device)  # what is queued, the poison at least, writes there
+                torch.cuda.synchronize(self.device)  # queued work, the poison at least, writes there
                 native.gpu_arena_free(self._pointer, self.size, self._handle)
             else:
                 self._mapping.close()

@@ -1,8 +1,8 @@
-"""Where a reference's get_inputs() makes what it draws: in the set of the arena where it is wanted, if that can be.
+"""Lets a reference's get_inputs() make its tensors in the arena's set directly, if that is possible.
 
-To draw gigabytes elsewhere and copy them takes twice as long. A draw can be made in place where it is tensors that lie
-as they were allocated, and nothing beside them: the first draw of the task's own case, which is copied, tells. In a
-set the referee changes what it likes, so that a task may keep nothing of what is there.
+To draw gigabytes elsewhere and copy them takes twice as long. A draw can be made in place if it consists of tensors
+that are laid out as they were allocated, and nothing else: the first draw of the task's own case, which is copied,
+shows that. The referee changes the values in a set, so that a task may not keep any tensor that is there.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Draws:
         self._pools: dict[int, Any] = {}  # by the set's offset in the arena
 
     def put(self, draws: Sequence[Callable[[], list[Any]]], offset: int, room: int, *, is_own: bool) -> tuple[Any, int]:
-        """What each of these makes, from offset on, `room` bytes apart: the first one's tree, and the first byte behind
-        the last. ValueError where they differ in more than the values of tensors.
+        """The results of these draws, from offset on, `room` bytes apart: the first one's tree, and the first byte
+        after the last. ValueError if they differ in more than the values of tensors.
         """
         tree, end = self._put(draws[0], offset, room, is_own=is_own)
         if is_own and self._is_in_place:
@@ -70,10 +70,10 @@ class Draws:
                     places[index][set_].copy_(leaf)
 
     def _put(self, draw: Callable[[], list[Any]], offset: int, room: int, *, is_own: bool) -> tuple[Any, int]:
-        """What draw() makes, from offset on: the tree, and the first byte behind it.
+        """The result of draw(), from offset on: the tree, and the first byte after it.
 
         draw makes the same each time. room: the bytes of a set, all of which may be written to. is_own: it is the
-        task's own case. RuntimeError where the task keeps what it made; else what draw() raises, and ValueRefused.
+        task's own case. RuntimeError if the task keeps a tensor; else draw()'s exceptions, and ValueRefused.
         """
         if not is_own:
             return self._copied(draw(), offset)
@@ -102,11 +102,11 @@ class Draws:
         del inputs
         self._is_in_place = size >= LEAST and peak <= size and _requested("current") <= before
         if self._is_in_place:
-            torch.cuda.empty_cache()  # as much again, which nobody will ask for
+            torch.cuda.empty_cache()  # as much again, which is not used any more
         return placed
 
     def _in_place(self, draw: Callable[[], list[Any]], offset: int, room: int) -> tuple[Any, int] | None:
-        """None where it cannot be after all; what is in the set then is to be written again."""
+        """None if it is not possible; the set has to be written again then."""
         before = _requested("current")
         found = self._drawn_there(draw, offset, room)
         self._is_in_place = found is not None

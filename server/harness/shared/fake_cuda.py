@@ -31,7 +31,7 @@ BASE_ADDRESS: Final = 0x7F00_0000_0000
 
 @dataclass(frozen=True)
 class Device:
-    """What a board answers when asked for its properties. Memory and caches in bytes, clocks in kHz."""
+    """The properties of a board. Memory and caches in bytes, clocks in kHz."""
 
     name: str
     capability: int
@@ -81,7 +81,7 @@ def parse_target(target: str) -> Device:
 
 
 class _Utils:
-    """What triton's native driver module offers, for a device that is a row of the table."""
+    """The interface of triton's native driver module, for a device that is a row of the table."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -357,7 +357,7 @@ def install_torch_cuda(device: Device) -> None:
 
 
 def fake_address(tensor: Any) -> int:
-    """What data_ptr() would be, modulo any alignment that matters: storages are aligned, views may not be."""
+    """The value of data_ptr(), modulo any alignment that matters: storages are aligned, views may not be."""
     return int(BASE_ADDRESS + tensor.storage_offset() * tensor.element_size())
 
 

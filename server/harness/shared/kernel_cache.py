@@ -1,6 +1,6 @@
 """Triton's cache of compiled kernels in layers: read-only ones first, then the child's own directory.
 
-Triton notes absolute paths in its cache; here a group is found by name beside its own note, so that a cache
+Triton notes absolute paths in its cache; here a group is found by name in the folder of its own note, so that a cache
 may be moved (and given to another user) after it was filled.
 """
 
@@ -21,7 +21,7 @@ class LayeredCache(FileCacheManager):
 
     layers: tuple[Path, ...] = ()
     adopts: bool = False
-    """What is found in a layer is copied into the child's own directory, which may be moved to where no layer is."""
+    """A kernel found in a layer is copied into the child's own directory, which may be moved to where no layer is."""
 
     def __init__(self, key: str, override: bool = False, dump: bool = False) -> None:
         self.key = key

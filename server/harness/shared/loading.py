@@ -25,7 +25,7 @@ class EntryMissing(Exception):
 def load_candidate(
     source: bytes, directory: Path, before: Callable[[ModuleType], None] = lambda module: None
 ) -> ModuleType:
-    """Write the source to directory/candidate.py and import it. Whatever its code raises passes through.
+    """Write the source to directory/candidate.py and import it. Exceptions of its code are not caught.
 
     before: called with the module while it is still empty.
     """

@@ -1,7 +1,7 @@
-"""The C helper library (native/*.h tells each call's contract), seen from Python.
+"""The C helper library from Python (native/*.h has each call's contract).
 
 Thin on purpose: a call that fails raises NativeError with the library's own words, nothing else is added. The
-library is ../libharness.so beside the harness' directory; VERIFIERD_LIBHARNESS names another file.
+library is ../libharness.so of the harness' directory; VERIFIERD_LIBHARNESS names another file.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class Bell:
 
 @dataclass(frozen=True)
 class Claims:
-    """What a child says of its answer. Shown, compared, never believed."""
+    """A child's values in its answer. Shown, compared, never believed."""
 
     status: int
     generation: int
@@ -301,7 +301,7 @@ class GpuInfo:
     l2_bytes: int
     capability: str  # "9.0"
     sm_count: int
-    driver_cuda: int  # 13000: the driver speaks CUDA 13.0
+    driver_cuda: int  # 13000: the driver supports CUDA 13.0
 
 
 def gpu_init(ordinal: int) -> None:
@@ -495,7 +495,7 @@ def canary_setup() -> None:
 
 
 def canary_run(steps: int) -> int:
-    """A known kernel of so many steps, alone: nanoseconds from its launch to its end, by the host's clock."""
+    """A known kernel of `steps` steps, alone: nanoseconds from its launch to its end, by the host's clock."""
     ns = c_int64()
     _checked(_lib.harness_canary_run(steps, ctypes.byref(ns)))
     return ns.value
@@ -537,12 +537,12 @@ _WORD = 8
 
 
 def gather_setup(most: int) -> None:
-    """For gathers of at most so many elements. Again with no more is fine."""
+    """For gathers of at most `most` elements. It may be called again with no more."""
     _checked(_lib.harness_gather_setup(2 * most))
 
 
 def gather_set_pointers(addresses: torch.Tensor, width: int) -> None:
-    """What the next gathers read: elements of 1, 2, 4, 8 or 16 bytes at these addresses (int64, on the host)."""
+    """The addresses of the next gathers: elements of 1, 2, 4, 8 or 16 bytes there (int64, on the host)."""
     import torch
 
     if addresses.element_size() != 8 or addresses.device.type != "cpu" or not addresses.is_contiguous():
@@ -677,7 +677,7 @@ def _doubles(samples: Sequence[float]) -> ctypes.Array[c_double]:
 
 @dataclass(frozen=True)
 class StopRule:
-    """When a timing has enough pairs: `least` and `most` of them, looked at every so many, or once narrow."""
+    """When a timing has enough pairs: `least` and `most` of them, checked every `every` pairs, or once narrow."""
 
     least: int
     most: int
@@ -714,7 +714,7 @@ class _Speedup(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Speedup:
-    """What verifierd makes of the same pairs: both estimators and their 95 % intervals."""
+    """verifierd's results from the same pairs: both estimators and their 95 % intervals."""
 
     speedup: float
     lo: float
@@ -725,7 +725,7 @@ class Speedup:
 
 
 def paired_speedup(reference: Sequence[float], candidate: Sequence[float]) -> Speedup:
-    """Of pairs of times in one unit; NativeError for samples that are no times."""
+    """Of pairs of times in one unit; NativeError for samples that are not times."""
     c = _Speedup()
     n = min(len(reference), len(candidate))
     _checked(_lib.harness_stats_speedup(_doubles(reference), _doubles(candidate), n, ctypes.byref(c)))
@@ -767,7 +767,7 @@ def driver_version() -> str:
 
 
 def nvml_state() -> dict[str, Any]:
-    """Clocks, temperature and who is on the GPU of gpu_init(). None: the GPU does not tell that figure."""
+    """Clocks, temperature and the processes on the GPU of gpu_init(). None: the GPU does not provide that figure."""
     global _nvml_device
     if not _nvml_device:
         name = gpu_info().pci_bus_id
@@ -811,7 +811,7 @@ class _Sandbox(ctypes.Structure):
 
 @dataclass(frozen=True)
 class SandboxSettings:
-    """What one child may have. 0 bytes, files or processes: no limit of ours."""
+    """The limits and rights of one child. 0 bytes, files or processes: no limit of ours."""
 
     scratch: Path  # its own directory, absolute; becomes its current directory
     uid: int | None = None  # own uid and gid, where the zygote runs as root
@@ -821,14 +821,14 @@ class SandboxSettings:
     processes: int = 4096  # threads count too
     has_gpus: bool = False  # /dev/nvidia* may be used
     may_connect: bool = False  # to sockets of this machine: for trusted programs alone
-    keep: tuple[int, ...] = ()  # descriptors beside 0, 1, 2
+    keep: tuple[int, ...] = ()  # descriptors in addition to 0, 1, 2
     hidden: tuple[Path, ...] = ()  # directories shown empty, but for scratch
     shown: tuple[Path, ...] = ()  # and for these directories below them
 
 
 @dataclass(frozen=True)
 class SandboxPlan:
-    """What the host has, found once by a zygote, for its children."""
+    """The layers that the host has, found once by a zygote, for its children."""
 
     layers: int
     zygote: int
@@ -866,8 +866,8 @@ def _layers(report: ctypes.Array[ctypes.c_char]) -> dict[str, str]:
 def isolate_zygote() -> int:
     """Go on as the init of a new PID namespace; the caller stays behind as its guard and never returns.
 
-    Single-threaded, before big imports (the guard keeps what is there). Returns SandboxPlan.zygote: 1 done as
-    root, 2 in a new user namespace, 0 the host allows neither, and the caller itself goes on.
+    Single-threaded, before big imports (the guard keeps the memory of earlier ones). Returns SandboxPlan.zygote: 1 done
+    as root, 2 in a new user namespace, 0 the host allows neither, and the caller itself goes on.
     """
     mode = _checked(_lib.harness_zygote_unshare())
     if mode == 0:
@@ -999,13 +999,13 @@ def cont(pidfd: int) -> int:
 # --- what a child holds (native/watch.h) ---
 
 EXCESSES = (None, "memory", "disk", "descriptors")
-"""What watch() says, by the library's number."""
+"""The excesses that watch() reports, by the library's number."""
 
 
 def kill_group(pid: int) -> None:
-    """What a child that is not reaped yet started and left behind: all of it is in its process group.
+    """Kill the processes that a child not yet reaped started and left: all of them are in its process group.
 
-    A PID namespace ends with its init. Where there is none nobody leaves the group (seccomp.c), and the number is the
+    A PID namespace ends with its init. Without one no process leaves the group (seccomp.c), and the number is the
     child's own until it is reaped.
     """
     with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -1026,7 +1026,7 @@ class _Usage(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Usage:
-    """What a child and all below it hold, and what of it is too much: one of EXCESSES."""
+    """The use by a child and its descendants, and the limit that is exceeded: one of EXCESSES."""
 
     excess: str | None
     memory_bytes: int

@@ -137,7 +137,7 @@ TOLD_MOST: Final = 4
 
 
 def told(refusals: Sequence[Refusal]) -> str:
-    """The first of them with what to do instead, and where the next ones are; its own line is told apart."""
+    """The first of them with what to do instead, and the lines of the next ones; its own line is a separate field."""
     first, *others = refusals
     places = [f"{one.operator} in line {one.line}" for one in others[: TOLD_MOST - 1]]
     places += [f"{len(refusals) - TOLD_MOST} more"] if len(refusals) > TOLD_MOST else []
@@ -166,7 +166,7 @@ def permits(call: Call, foreign: Foreign) -> bool:
 
 
 def allowed(plan: Plan, foreign: Foreign) -> list[Refusal]:
-    """What of the plan the policy does not allow: each operator of a line once. Empty: all is allowed."""
+    """The operators of the plan that the policy does not allow: each of a line once. Empty: all are allowed."""
     found: dict[tuple[str, int], Refusal] = {}
     for trace in plan.traces:
         for steps, permitted in ((trace.construct + trace.first, "any"), (trace.steps, foreign)):

@@ -25,9 +25,9 @@ KERNELS_MAX: Final = 4096
 OWN: Final = "own"
 """The task's own case."""
 TINY: Final = "tiny"
-"""The smallest case. A kernel need not be for its size, so what fails there alone is for who runs it to judge."""
+"""The smallest case. A kernel need not support its size, so the caller decides on a failure there alone."""
 OTHER: Final = "other: "
-"""Begins the name of a case that is told and does not judge: what fails there alone fails nowhere else."""
+"""Begins the name of a case that is reported and does not judge: a failure there alone is not a failure elsewhere."""
 TRACES_MAX: Final = 32
 STEPS_MAX: Final = 20_000
 """Steps of one trace, those of all alternatives among them."""
@@ -86,7 +86,7 @@ OPTIONS: Final = frozenset(
 """Triton's options that a plan may set: none that names a file or a compiler's flag."""
 
 MODULES: Final = re.compile(r"(triton(\.\w+)*|torch\._inductor\.runtime\.triton_helpers(\.\w+)*|math(\.\w+)*)", re.A)
-"""What a kernel's text may read beside data and other kernels, by full name."""
+"""Objects other than data and kernels that a kernel's text may read, by full name."""
 
 _TARGET: Final = re.compile(r"cuda:\d{2,3}", re.A)
 _SOURCE: Final = re.compile(r"sha256:[0-9a-f]{64}", re.A)
@@ -97,7 +97,7 @@ _DTYPE: Final = re.compile(r"[a-z][a-z0-9]{1,15}", re.A)
 
 
 class PlanError(ValueError):
-    """A document that is none, or wild: the field and what is wrong with it."""
+    """Not a valid document: the field and its fault."""
 
     def __init__(self, field: str, what: str) -> None:
         super().__init__(f"{field}: {what}")
@@ -252,7 +252,7 @@ class Function:
     name: str
     line: int
     globals: tuple[tuple[str, Const | ModuleRef | ObjectRef], ...]
-    """What the names mean that its text reads. A function among them stands earlier in the plan."""
+    """The meaning of the names that its text reads. A function among them stands earlier in the plan."""
     defaults: tuple[tuple[str, Const], ...]
     noinline: bool
 
@@ -527,7 +527,7 @@ def _document(plan: Plan) -> dict[str, Any]:
 
 
 def _shown(value: Any) -> str:
-    """A value for a message: short, whatever it is."""
+    """A value for a message: short in any case."""
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"
     return f"{value!r:.60}" if not isinstance(value, str) else ascii(value[:60])

@@ -83,7 +83,7 @@ class TensorNote:
 
     @staticmethod
     def parse(node: Any, where: str) -> TensorNote:
-        """From what is under the key "tensor". Every figure is range-checked; ValueRefused says what was off."""
+        """From the value of the key "tensor". Every figure is range-checked; ValueRefused names the fault."""
         if not isinstance(node, dict):
             raise ValueRefused(f"{where}: a tensor must be an object")
         name = node.get("dtype")
@@ -160,7 +160,7 @@ def encode(value: Any, put: Callable[[torch.Tensor], TensorNote], where: str = "
 
 
 def decode(tree: Any, get: Callable[[TensorNote], Any], where: str = "value", depth: int = 0) -> Any:
-    """The value of a tree that may come from anybody. ValueRefused says what was off and where."""
+    """The value of a tree from an untrusted process. ValueRefused has the fault and its place."""
     if depth > DEPTH_MAX:
         raise ValueRefused(f"{where} is nested deeper than {DEPTH_MAX}")
     if tree is None or type(tree) in (bool, int):
@@ -219,7 +219,7 @@ def _float(text: Any, where: str) -> float:
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """The leaves of a decoded value with their paths ("0", "logits", "1.2"); a lone leaf has the path "0".
 
-    Those of a dict come in the order of its keys: in which order they were put in is no part of an answer.
+    Those of a dict come in the order of its keys: the order of insertion is not part of an answer.
     """
     if isinstance(value, dict):
         for key, item in sorted(value.items(), key=lambda pair: str(pair[0])):

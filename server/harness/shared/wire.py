@@ -1,7 +1,7 @@
 """The worker protocol's transport (proto/worker.md): packets of JSON with descriptors, and sealed memfds.
 
-A receiver checks the size, then parses, then checks types and ranges. Whoever breaks the protocol is
-reported by ProtocolError; a closed channel by ChannelClosed. Nothing here knows what a message means.
+A receiver checks the size, then parses, then checks types and ranges. A violation of the protocol raises
+ProtocolError; a closed channel ChannelClosed. Nothing here depends on the meaning of a message.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SOURCE_MAX: Final = 1024 * 1024
 """Largest source text, in bytes (EXTRACT_MAX in common/extract.h)."""
 
 CANDIDATE_FILE: Final = "candidate.py"
-"""What a candidate's file is called in every message."""
+"""The name of a candidate's file in every message."""
 
 _SEALS: Final = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
@@ -159,7 +159,7 @@ class Channel:
     def send(self, message: Mapping[str, Any], fds: Mapping[str, int] | None = None) -> None:
         """Waits while the other end is slow. The descriptors stay the caller's.
 
-        ValueError for a message that is too large or has NaN; ChannelClosed when nobody is there.
+        ValueError for a message that is too large or has NaN; ChannelClosed if the other end is closed.
         """
         named = dict(fds or {})
         if len(named) > WORKER_FDS_MAX:
@@ -251,7 +251,7 @@ def make_memfd(data: bytes, name: str = "message") -> int:
 def read_memfd(fd: int, limit: int) -> bytes:
     """All the bytes of a sealed memfd; the descriptor stays the caller's, its offset is not used.
 
-    ProtocolError when it is no sealed memfd (its bytes could change under us) or larger than limit bytes.
+    ProtocolError if it is not a sealed memfd (its bytes could change under us) or larger than limit bytes.
     """
     try:
         seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
