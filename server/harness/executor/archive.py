@@ -1,4 +1,4 @@
-"""A plan with the images of its kernels, as one run of bytes: what the kernel compiler hands to the executor.
+"""A plan with the images of its kernels, as one run of bytes: passed from the kernel compiler to the executor.
 
 Both ends are trusted code, so this only guards against mistakes. Layout: the length of a JSON head as eight bytes, the
 head, then the plan's document and the images, whose places in the rest the head names.
@@ -22,13 +22,13 @@ _LENGTH: Final = struct.Struct("<Q")
 
 
 class ArchiveError(ValueError):
-    """The bytes are no archive: the text says what is off."""
+    """The bytes are not an archive: the text has the fault."""
 
 
 def pack(document: bytes, images: Mapping[int, Compiled], summary: Mapping[str, Any]) -> bytes:
-    """document: the plan as parse() took it. images: by the index of a kernel in it; one that is missing was left out.
+    """document: the plan as parse() accepted it. images: by the index of a kernel in it; a missing one was left out.
 
-    summary: JSON for who reads the archive, of no meaning here.
+    summary: JSON for a reader of the archive, not used here.
     """
     blobs, kernels = [document], {}
     at = len(document)

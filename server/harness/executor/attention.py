@@ -36,7 +36,7 @@ def _attended(query: Any, key: Any, value: Any, bias: Any, dropout_p: float, is_
 
 
 def _laid_out(found: torch.Tensor, name: str, args: tuple[Any, ...], scale: float | None) -> tuple[Any, ...]:
-    """All results of the operator: what is not the answer is zeros."""
+    """All results of the operator: those other than the answer are zeros."""
     forms = [arg.to("meta") if isinstance(arg, torch.Tensor) else arg for arg in args]
     made = [
         torch.empty_strided(x.shape, x.stride(), dtype=x.dtype).zero_() if isinstance(x, torch.Tensor) else x

@@ -1,13 +1,13 @@
 """Where kernels under Triton's interpreter may write: inside the tensors of their call, and nowhere else.
 
 A kernel computes addresses, and the interpreter writes to whatever they are. Here every store and atomic operation is
-held against the memory of the tensors that the plan has at that time, and a load from elsewhere gets what no honest
-answer has in it, whatever lies there.
+checked against the memory of the tensors that the plan has at that time, and a load from elsewhere returns a value that
+no honest answer contains.
 
-The interpreter runs the programs of a launch one after the other, a GPU side by side. Where a launch is `unordered` a
-load of what another program has stored gets what was there before, as it may on a GPU. A volatile load puts programs
-in an order; so does an atomic operation where a program can wait for another (`may_wait`). Where none can, the last
-program is run first, and an atomic operation publishes what its own program has stored before it, and nothing else.
+The interpreter runs the programs of a launch one after the other, a GPU concurrently. If a launch is `unordered` a load
+of data that another program has stored returns the earlier data, as it may on a GPU. A volatile load puts programs in
+an order; so does an atomic operation if a program can wait for another (`may_wait`). If none can, the last program is
+run first, and an atomic operation publishes the earlier stores of its own program, and nothing else.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class _Written:
     programs: Any
     """Of each element: the program that stored it last, -1 for none."""
     before: Any
-    """What was there, or was published since, as unsigned integers."""
+    """The earlier data, or data published since, as unsigned integers."""
     memory: Any
-    """What is there."""
+    """The present data."""
 
     @staticmethod
     def of(start: int, end: int, size: int) -> _Written:
@@ -43,7 +43,7 @@ class _Written:
 
 
 class Bounds:
-    """The memory that one launch may use. A violation is kept, since the interpreter tells only that it failed."""
+    """The memory that one launch may use. A violation is kept, since the interpreter only reports that it failed."""
 
     def __init__(
         self,
@@ -70,11 +70,11 @@ class Bounds:
         self.is_backward = is_unordered and not may_wait
         self._storing = -1
         self._unpublished: list[tuple[_Written, Any]] = []
-        """What the program that runs has stored since its last atomic operation: elements of runs."""
+        """The stores of the running program since its last atomic operation: elements of runs."""
         self._written: dict[int, _Written] = {}
 
     def inside(self, addresses: Any, size: int) -> Any:
-        """For each address: whether so many bytes there are a tensor's."""
+        """For each address: whether the next `size` bytes there are a tensor's."""
         if not len(self._starts):
             return np.zeros(addresses.shape, dtype=bool)
         at = np.searchsorted(self._starts, addresses, side="right") - 1
@@ -89,7 +89,7 @@ class Bounds:
             raise IndexError(self.violation)
 
     def put_in_order(self) -> None:
-        """A volatile load was run, by a program that waits for another: what is stored may be meant for others."""
+        """A volatile load was run, by a program that waits for another: earlier stores may be meant for others."""
         self._is_unordered = False
 
     def publish(self, program: int) -> None:

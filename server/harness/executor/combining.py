@@ -1,4 +1,4 @@
-"""Triton's interpreter, taught to reduce and scan by a function of the kernel in as few calls as the tree of a GPU.
+"""Triton's interpreter, changed to reduce and scan by a function of the kernel in as few calls as the tree of a GPU.
 
 Triton 3.6 calls the function once for each element, and a kernel whose rows are long never ended within a stage's
 time. Here the function gets halves of the block, so that one of n elements takes log2(n) calls. It is associative, or
@@ -43,7 +43,7 @@ def _unbranched() -> Iterator[None]:
 
 
 def _combined(self: Any, kinds: Sequence[Any], left: Arrays, right: Arrays) -> Arrays:
-    """What the function makes of two lists of blocks of one shape."""
+    """The function's results for two lists of blocks of one shape."""
     args = [self.to_tensor(data, kind) for part in (left, right) for data, kind in zip(part, kinds, strict=True)]
     found = self.combine_fn.fn(*args)
     found = found if isinstance(found, tuple) else (found,)

@@ -45,7 +45,7 @@ class Kernels:
         return index in self._images
 
     def get(self, index: int) -> Kernel:
-        """LaunchRefused where there is no image; NativeError where the device does not take it."""
+        """LaunchRefused if there is no image; NativeError if the device refuses it."""
         if index not in self._loaded:
             if index not in self._images:
                 raise LaunchRefused("the kernel has no image")
@@ -63,7 +63,7 @@ class Model:
     def __init__(
         self, trace: plan.Trace, kernels: Kernels, device: torch.device, *, allows: Allows, prepares: Allows
     ) -> None:
-        """allows and prepares: operators of a call, and of what is made before (executor/replay.py). StepError."""
+        """allows and prepares: operators of a call, and of the steps before (executor/replay.py). StepError."""
         self._kernels = kernels
         self._scratch: list[torch.Tensor] = []
         self._guards: Guards | None = None  # of the last call that had some
@@ -88,9 +88,9 @@ class Model:
         return self._replay.call(inputs)
 
     def warm_up(self, inputs: list[Any]) -> None:
-        """Make the state, and find the quickest alternatives on copies of these inputs; again: nothing is done.
+        """Make the state, and find the fastest alternatives on copies of these inputs; a second call does nothing.
 
-        What the state leaves unwritten is NaN, in whatever an earlier plan had left in the memory.
+        Memory that the state leaves unwritten is NaN, whatever an earlier plan had left there.
         """
         with poisoned():
             self._replay.prepare()
@@ -116,7 +116,7 @@ class Model:
         self._guards = None
 
     def call_by_steps(self, *inputs: Any) -> Any:
-        """The same with two events before the first step and one after each; steps_ns() tells what lay between."""
+        """The same with two events before the first step and one after each; steps_ns() returns the differences."""
         self._scratch.clear()
         self.let_go()
         self._marks = []

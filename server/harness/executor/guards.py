@@ -19,7 +19,7 @@ from executor.steps import Environment, StepError
 ZONE: Final = 4096
 """Bytes on each side; a multiple of what allocations are aligned to."""
 BYTES_MAX: Final = 256 << 20
-"""Of copies in one call: what is made after that has no zones."""
+"""Of copies in one call: later copies have no zones."""
 
 
 class OutOfBounds(StepError):
@@ -74,8 +74,8 @@ class Guards:
             values[id_] = _placed(values[id_], copied, values[id_].storage_offset())
 
     def enter(self, values: Environment, inputs: Iterable[int]) -> None:
-        """What a call begins with. Inputs lie in one memory of others: of each its own part counts, and those that
-        overlap stay where they are."""
+        """The tensors at the beginning of a call. Inputs lie in one memory of others: of each its own part counts, and
+        those that overlap stay in place."""
         borrowed = set(inputs)
         spans = sorted(
             (values[id_].data_ptr(), values[id_].data_ptr() + _span(values[id_]), id_)
@@ -123,6 +123,6 @@ def _by_storage(values: Environment, ids: Iterable[int]) -> dict[int, list[int]]
 
 
 def _placed(tensor: torch.Tensor, storage: Any, offset: int) -> torch.Tensor:
-    """A tensor like this one in another storage, so many elements from its beginning."""
+    """A tensor like this one in another storage, `offset` elements from its beginning."""
     made = torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(storage, offset, tensor.shape, tensor.stride())
     return made.conj() if tensor.is_conj() else made

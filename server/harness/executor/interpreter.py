@@ -68,7 +68,7 @@ def interpreted(function: FunctionType, text: Text, _noinline: bool) -> Any:
     namespace = function.__globals__
     namespace.update({name: _as_patched(value) for name, value in namespace.items() if tl.core.is_builtin(value)})
     namespace["__builtins__"] = BUILTINS
-    namespace["__language__"], namespace["__core__"] = tl, tl.core  # whose operations the interpreter replaces
+    namespace["__language__"], namespace["__core__"] = tl, tl.core  # the interpreter replaces their operations
     namespace["interpreter_semantic"] = interpreter.interpreter_semantic
     namespace.update(FUNCTIONS)
     run = FunctionType(_body(text), namespace, text.name, function.__defaults__)
@@ -94,7 +94,7 @@ def _as_patched(operation: Any) -> Any:
 
 
 def _pointer(kind: str, value: Any) -> torch.Tensor:
-    """A tensor whose element type is the signature's, at the value's address."""
+    """A tensor with the signature's element type, at the value's address."""
     element = tl.str_to_ty(kind.removeprefix("*").removeprefix("k"), None)
     if isinstance(value, int):
         bytes_ = max(1, element.primitive_bitwidth // 8)
@@ -126,7 +126,7 @@ def _argument(kind: plan.Type, value: Any, function: Callable[[int], Any]) -> An
 
 
 def _programs(step: plan.Launch) -> int:
-    """Of a launch; an axis that the GPU's own numbers tell counts as one."""
+    """Of a launch; an axis that depends on the GPU's own numbers counts as one."""
     return math.prod(size if isinstance(size, int) else 1 for size in step.grid)
 
 

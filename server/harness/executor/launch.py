@@ -32,7 +32,7 @@ class LaunchRefused(ValueError):
 
 @dataclass(frozen=True)
 class Compiled:
-    """What the kernel compiler wrote down of one image."""
+    """The kernel compiler's record of one image."""
 
     image: bytes
     entry: str
@@ -144,7 +144,7 @@ class Kernel:
         native.image_free(self.image.module)
 
     def launch(self, grid: tuple[int, int, int], values: Sequence[Any], scratch: Callable[[int], torch.Tensor]) -> None:
-        """Queue it on torch's current stream. scratch: makes so many bytes that stay until the call is over.
+        """Queue it on torch's current stream. scratch: makes that many bytes, which stay until the call is over.
 
         A grid with a zero launches nothing, as with Triton.
         """

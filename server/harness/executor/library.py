@@ -50,7 +50,7 @@ def _call(function: Callable[..., torch.Tensor]) -> Callable[..., Any]:
         shape = [size for tensor in tensors for size in tensor.shape]
         return tl.tensor(handle, tl.block_type(kind, list(found.shape)) if shape else kind)
 
-    call.__triton_builtin__ = True  # type: ignore[attr-defined]  # as the function in whose place it stands
+    call.__triton_builtin__ = True  # type: ignore[attr-defined]  # as the function that it replaces
     return call
 
 

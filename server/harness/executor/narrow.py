@@ -1,8 +1,8 @@
-"""Triton's interpreter, taught the floats that NumPy has not: bfloat16 and those of 8 bits. And truth values.
+"""Triton's interpreter, with the floats that NumPy lacks: bfloat16 and those of 8 bits. And truth values.
 
-It keeps them as integers of their size, and Triton 3.6's own operations then add and multiply these integers, and cut
-digits off where a value becomes one of them. Here each operation is done in float32 and rounded to nearest, as GPUs do;
-what is beyond the range of 8 bits becomes the largest value, as the hardware's conversion does.
+It keeps them as integers of their size, and Triton 3.6's own operations then add and multiply these integers, and
+truncate a value that becomes one of them. Here each operation is done in float32 and rounded to nearest, as GPUs do; a
+value beyond the range of 8 bits becomes the largest one, as in the hardware's conversion.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _is_narrow(handle: Any) -> bool:
 
 
 def widened(handle: Any) -> Any:
-    """The same values as float32; what is not narrow is left as it is."""
+    """The same values as float32; a value that is not narrow is returned unchanged."""
     if not _is_narrow(handle):
         return handle
     kind = TYPES[handle.dtype.scalar]
@@ -55,7 +55,7 @@ def narrowed(data: Any, dtype: Any) -> Any:
 
 
 def _in_float32(operation: Operation) -> Operation:
-    """An operation whose result has the type of its arguments."""
+    """An operation with a result of its arguments' type."""
 
     def run(self: Any, *handles: Any) -> Any:
         kinds = [handle.dtype.scalar for handle in handles if _is_narrow(handle)]
@@ -66,7 +66,7 @@ def _in_float32(operation: Operation) -> Operation:
 
 
 def _comparison(operation: Operation) -> Operation:
-    """What it returns says that it holds truth values, not what was compared: a splat of it makes what it says."""
+    """The result is declared as truth values, not as the compared type: a splat of it uses the declared type."""
 
     def run(self: Any, left: Any, right: Any) -> Any:
         return Handle(operation(self, widened(left), widened(right)).data, tl.int1)

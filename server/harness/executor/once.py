@@ -1,6 +1,6 @@
 """A plan, run once for each case while a tool looks on: a program, which executor/sanitize.py starts under the tool.
 
-Nobody looks at its answers. Its standard output has a line of JSON for each case that it went through, and one at the
+Its answers are not examined. Its standard output has a line of JSON for each case that it went through, and one at the
 end: {"case": NAME}, {"end": null or why not all of them}.
 """
 
@@ -70,7 +70,7 @@ def _run(folder: Path, limit_s: float) -> str | None:
             model(*_placed(args, device))
             torch.cuda.synchronize()
             _tell({"case": case})
-        except StepError as error:  # no kernel may have been compiled for a case that nobody promised
+        except StepError as error:  # a kernel may not have been compiled for a case that is not guaranteed
             why = why or f"the case {case}: {error}"
         except Exception as error:
             text = str(error).partition("\n")[0]

@@ -1,8 +1,8 @@
 """One model of a plan: its state made once, its call run any number of times.
 
-The order is the one of the plan: `construct` (what the constructor made and drew), `load` (weights by name), then what
-the first call prepared from these, then calls. What is prepared never reads an input, so it is made at the first
-call after each `construct` or `load`, and not again.
+The order is the one of the plan: `construct` (what the constructor made and drew), `load` (weights by name), then the
+values that the first call prepared from these, then calls. A prepared value never depends on an input, so it is made at
+the first call after each `construct` or `load`, and not again.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ class Replay:
         self._made: Environment = {}
         self._state: Environment | None = None
         self.live: Environment = {}
-        """What there is while steps are run."""
+        """The existing tensors while steps are run."""
         self.borrowed: list[torch.Tensor] = []
-        """The inputs of the call, which lie in memory of others."""
+        """The inputs of the call, which lie in memory of other owners."""
 
     def construct(self, seed: int, vary: Vary | None = None) -> None:
         """Make the model: its parameters and buffers, drawn from this seed. What an earlier one had made is dropped.
@@ -159,5 +159,5 @@ class Replay:
         return found
 
     def state(self) -> Sequence[torch.Tensor]:
-        """What is kept between calls (views): parameters, buffers, what the first call prepared."""
+        """The tensors kept between calls (views): parameters, buffers, and those that the first call prepared."""
         return list({id(tensor): tensor for tensor in (self._state or self._made).values()}.values())

@@ -39,8 +39,8 @@ class Runner:
     """Makes models of a plan's traces. The compiler has refused what the policy does not allow; so does this."""
 
     def __init__(self, images: bytes, source: bytes, device: torch.device, foreign: str) -> None:
-        """images: executor/archive.py. source: the candidate's text, from which the interpreter takes kernels where
-        there is no GPU. ArchiveError, PlanError, or ValueError."""
+        """images: executor/archive.py. source: the candidate's text, from which the interpreter takes kernels without
+        a GPU. ArchiveError, PlanError, or ValueError."""
         if foreign not in FOREIGN:
             raise ValueError(f"foreign is one of {', '.join(FOREIGN)}, not {foreign!r}")
         self._plan, self._images = archive.unpack(images)

@@ -1,8 +1,8 @@
-"""Triton's interpreter, with what it makes anew for every block made once for each shape.
+"""Triton's interpreter, with the objects that it makes for every block made once for each shape.
 
-A block under the interpreter costs some ten objects that say what its shape is, and a launch a look through the whole
-language, which together take longer than what is computed. None of them changes after it was made, and a process runs
-the kernels of one candidate.
+A block under the interpreter makes some ten objects for its shape, and a launch scans the whole language, which
+together take longer than the computation. None of them changes after it was made, and a process runs the kernels of one
+candidate.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _dtypes(slow: Any) -> Any:
 
 
 def _patches(slow: Any) -> Any:
-    """What stands in the place of a module's operations while a kernel is run."""
+    """Replaces a module's operations while a kernel is run."""
     known: dict[tuple[int, int], list[tuple[str, Any]]] = {}
 
     def patch(package: Any, builder: Any, scope: Any) -> None:

@@ -34,15 +34,15 @@ call that at least once; the values that the alternatives define are gone afterw
 
 
 Made: TypeAlias = Callable[[plan.Call, Environment], None]
-"""Is told of an operator's step and of the environment with its results."""
+"""Receives an operator's step and the environment with its results."""
 After: TypeAlias = Callable[[], None]
 """Is called after each operator and each launch, those of alternatives included."""
 
 
 class StepError(Exception):
-    """A step that cannot be run as the plan has it: the candidate's line, and what is wrong.
+    """A step that cannot be run as the plan has it: the candidate's line, and the fault.
 
-    `__cause__` is the exception of the operator where there was one.
+    `__cause__` is the operator's exception, if there was one.
     """
 
     def __init__(self, line: int, what: str) -> None:
@@ -215,7 +215,7 @@ def torch_operator(step: plan.Call, allows: Allows) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class _Ready:
-    """A step, and the ids that nobody reads after it."""
+    """A step, and the ids that are not read after it."""
 
     step: plan.Step
     dead: tuple[int, ...]
@@ -327,5 +327,5 @@ def _call(ready: _Ready, step: plan.Call, values: Environment) -> None:
 def _alternative(
     ready: _Ready, values: Environment, launch: Launcher, choose: Chooser, after: After | None, index: int
 ) -> None:
-    """What it reads for the last time stays for the next one that is tried."""
+    """Values that it reads for the last time are kept for the next alternative that is tried."""
     ready.alternatives[index].run(dict(values), launch, choose, after=after)
