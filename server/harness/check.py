@@ -1,7 +1,7 @@
-"""What the daemon asks before it listens: can this Python judge here, and which layers does the sandbox have?
+"""The daemon's check before it listens: can this Python judge here, and which layers does the sandbox have?
 
 Prints one JSON object, {"layers": {name: "on" | "absent: why"}} or {"error": text}. It imports neither torch nor
-triton, which takes seconds: a module that is there and broken is told by the worker that imports it.
+triton, which takes seconds: a broken module is reported by the worker that imports it.
 """
 
 from __future__ import annotations

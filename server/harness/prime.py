@@ -1,4 +1,4 @@
-"""What a zygote does once so that its children need not: environment, imports, caches (docs/compile.md).
+"""Initialisation that a zygote does once for all its children: environment, imports, caches (docs/compile.md).
 
 `set_environment` comes before anything that imports torch or triton: both read the environment at import.
 Nothing here may start a thread or initialise CUDA: a child forked afterwards would inherit a broken half.
@@ -26,14 +26,14 @@ THREAD_VARIABLES: Final = (
 )
 CUDA_NOT_INITIALIZED: Final = 3
 DEVICE_ORDER: Final = "PCI_BUS_ID"
-"""A device's number is nvidia-smi's, for the referee as for its children, whatever the daemon was started with."""
+"""A device's number is nvidia-smi's, for the referee and its children, whatever the daemon's environment has."""
 HUGE_PAGE: Final = 2 << 20
 MADV_COLLAPSE: Final = 25
 COPY_QUEUES: Final = "1"
-"""Of a context, for copies, of which judged code makes few: the driver takes some 7 ms for each queue, and others wait
-for it meanwhile. Those for kernels stay as many as they are everywhere else."""
+"""Of a context, for copies, of which judged code makes few: the driver takes some 7 ms for each queue, and blocks other
+processes meanwhile. The number of queues for kernels is the usual one."""
 USER: Final = "verifierd"
-# Kept, of what the daemon passes (server/workers/process.c); everything else that a child sees is set by the zygote.
+# Kept of the variables that the daemon passes (server/workers/process.c); the zygote sets all others of a child.
 KEPT_VARIABLES: Final = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_HOME", "CC", "VIRTUAL_ENV")
 
 
@@ -180,10 +180,10 @@ def _prime_fake_tensors() -> None:
 def _prime_cuda(capability: int) -> None:
     """Triton's driver for a real GPU: its native helper is built here once, and found by every child.
 
-    So is the assembler's version, which each key in Triton's cache has in it.
+    So is the assembler's version, which is part of each key in Triton's cache.
 
-    Making the driver loads libcuda and does not initialise it (guard() makes sure). Where there is no compiler
-    each child tries for itself, and reports what it lacks.
+    Making the driver loads libcuda and does not initialise it (guard() makes sure). Without a compiler each child
+    tries for itself, and reports the failure.
     """
     import triton
     from triton.backends.compiler import GPUTarget
@@ -205,7 +205,7 @@ def freeze() -> None:
 
 
 def _collapse() -> None:
-    """Put what this process holds into huge pages: a fork copies one entry of the page tables in the place of 512.
+    """Move this process's memory into huge pages: a fork then copies one entry of the page tables in place of 512.
 
     What is written afterwards is still copied by small pages. Before Linux 6.1 this does nothing.
     """

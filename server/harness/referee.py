@@ -1,7 +1,7 @@
-"""The referee of one device: owns the arenas, the inputs, the right answers, the comparison and the clock.
+"""The referee of one device: owns the arenas, the inputs, the expected outputs, the comparison and the clock.
 
-It imports no task's and no candidate's code. verifierd sends one operation at a time (proto/worker.md); this
-loop answers them in order, and between them tells which children became ready or went away.
+It imports no code of tasks or candidates. verifierd sends one operation at a time (proto/worker.md); this
+loop answers them in order, and between them reports children that became ready or ended.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ MEMORY_LIMIT_S: Final = 8.0
 FATAL_MOST: Final = 4096
 """Tasks of which it is known what their references do not survive."""
 MEMORY_SLACK: Final = 6 << 30
-"""Contexts of children that are made ready meanwhile: as many as a pool has at most, if nobody sets another size."""
+"""Contexts of children that are made ready meanwhile: the largest size of a pool by default."""
 ENDING_S: Final = 1.0
 """How long killed processes may keep their GPU memory from the next job."""
 ENDING_POLL_S: Final = 0.01
@@ -152,9 +152,9 @@ class Referee:
             self._channel.send({"ev": "child_gone", "child": name})
 
     def _hold_references(self) -> None:
-        """Whatever a task's code has started in its process stands still while nobody asks that process anything.
+        """Stops all processes that a task's code has started while its child has no request to serve.
 
-        A process that cannot be stopped is ended: it is looked after like one that ended by itself.
+        A process that cannot be stopped is ended: it is then handled like one that ended by itself.
         """
         for name in self._registered | self._references.keys():
             self._children[name].freeze()
@@ -178,7 +178,7 @@ class Referee:
         peer.close()
 
     def _note_due(self, peer: Peer) -> None:
-        """Of a child whose arena goes now."""
+        """Of a child whose arena is freed now."""
         arena = peer.arena.size if peer.arena is not None else 0
         self._due_bytes = torch.cuda.mem_get_info(self._device)[0] + arena + self._cached_bytes()
 
@@ -287,7 +287,7 @@ class Referee:
         )
 
     def _make_room(self, spec: Json, keep: str) -> None:
-        """Until the GPU has room for this one's arenas: what is cached goes, then references of other tasks, the
+        """Until the GPU has room for this one's arenas: cached memory is freed, then references of other tasks, the
         longest loaded first, and then children that have registered one and wait to be its reference."""
         if self._device.type != "cuda":
             return
@@ -317,7 +317,7 @@ class Referee:
         return torch.cuda.memory_reserved(self._device) - torch.cuda.memory_allocated(self._device)
 
     def _await_ends(self, needed: int) -> None:
-        """Until there is so much free memory, or nobody who was let go of holds any; at most ENDING_S."""
+        """Until `needed` bytes are free, or no released child holds memory; at most ENDING_S."""
         end = time.monotonic() + ENDING_S
         for pidfd in self._ending:
             while torch.cuda.mem_get_info(self._device)[0] < needed and not is_over(pidfd, ENDING_POLL_S):
@@ -388,7 +388,7 @@ class Referee:
         return physics.check(_time(job, gpu), physics.floor_of(case, self._peaks, precision), again)
 
     def _report(self, job: str, run: Callable[[], Report]) -> None:
-        """Send the report of a stage; a reference that fails is told as class `infra`, with why."""
+        """Send the report of a stage; a reference that fails is reported as class `infra`, with the reason."""
         try:
             report = timed(run)
         except NotTheCandidate as broken:
@@ -396,7 +396,7 @@ class Referee:
             report = Report("reference", "fail", "infra", error=error)
         body = report.json(job)
         if report.outcome == "fail":
-            with contextlib.suppress(RuntimeError):  # a broken device does not tell
+            with contextlib.suppress(RuntimeError):  # a broken device has no figure
                 body["free_bytes"] = self._free_bytes()
         detail = json.dumps(finite(report.detail), ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
         fd = make_memfd(detail[:WORKER_DETAIL_MAX], "detail")
@@ -452,7 +452,7 @@ class Referee:
         return False
 
     def _memory_is_back(self) -> bool:
-        """What the last child held is free again; a killed child's context may take the driver some seconds."""
+        """The last child's memory is free again; the driver may take some seconds for a killed child's context."""
         if self._device.type != "cuda":
             return True
         torch.cuda.empty_cache()
@@ -469,7 +469,7 @@ class Referee:
 
 
 def _time(job: Job, gpu: Gpu) -> Report:
-    """A plan's device time by events; for what has none, and what is no graph, calls by the clock of the live way."""
+    """A plan's device time by events; without events, or without a graph, calls by the clock of the live way."""
     from oracle import clock, timing
 
     if not job.is_planned:
@@ -483,7 +483,7 @@ def _time(job: Job, gpu: Gpu) -> Report:
 
 
 _MOST: Final = {"spec": specification.SPEC_MAX, "images": archive.BYTES_MAX}
-"""Bytes of what comes beside a message, where it is not a source."""
+"""Bytes of a message's descriptor other than a source."""
 
 
 def _take(message: Message, name: str) -> bytes:

@@ -41,14 +41,14 @@ WATCH_S: Final = 0.1
 WATCH_SHARE: Final = 0.1
 
 WATCH_ROOM: Final = 1.25
-"""A child with all that it started may hold so much more than the limit of one process: who meets that limit gets an
-error that says so, and only who goes round it is killed."""
+"""A child with its descendants may use this much more than the limit of one process: an allocation beyond that limit
+gets an error that names it, and only a child that avoids the limit is killed."""
 
 PROBE_UID: Final = 65534
-"""Stands for the children's uids when layers are probed: any that is not root."""
+"""Stands for the children's uids when layers are probed: any other than root's."""
 
 HARNESS_FAILED: Final = 70
-"""Exit status of a child whose set-up failed; its words come over the error pipe."""
+"""Exit status of a child whose set-up failed; its message comes over the error pipe."""
 
 
 def log(level: str, text: str, **more: Any) -> None:
@@ -100,7 +100,7 @@ class Child:
     pidfd: int
     error_pipe: int
     over: str | None = None
-    """What it held too much of, one of native.EXCESSES, and was killed for."""
+    """The resource, one of native.EXCESSES, for whose use it was killed."""
 
     @property
     def name(self) -> str:
@@ -187,7 +187,7 @@ class Zygote:
 
     def _become(self, request: Spawn, channel_fd: int, output_fd: int, error_fd: int) -> None:
         """In the child: confine, then serve the role. Never returns."""
-        self._children.clear()  # who else is judged, and where, is nothing that a candidate should find on the heap
+        self._children.clear()  # a candidate should not find on the heap what else is judged, and where
         try:
             _redirect(output_fd)
             if request.cgroup is not None:
@@ -230,7 +230,7 @@ class Zygote:
     # --- watching ---
 
     def _watch(self) -> float | None:
-        """Kill whoever holds too much. Milliseconds until the next look; None: there is nobody to look at."""
+        """Kill children that use too much. Milliseconds until the next check; None: there is no child to check."""
         watched = [c for c in self._children.values() if c.request.role in FOREIGN_ROLES and c.over is None]
         if not watched:
             return None
@@ -249,7 +249,7 @@ class Zygote:
             limit = int(request.memory_bytes * WATCH_ROOM)
             usage = native.watch(child.pidfd, request.scratch, limit, request.scratch_bytes)
         except native.NativeError:
-            return  # it has ended; that is told when it is reaped
+            return  # it has ended; that is reported when it is reaped
         if usage.excess is None:
             return
         child.over = usage.excess
@@ -336,15 +336,15 @@ def _tell(fd: int, note: wire.Json) -> None:
 
 
 def _stay_as_init(error_fd: int, worker: int) -> None:
-    """In the init of a child's PID namespace: wait for the worker, tell how it ended, and end. Returns in the worker.
+    """In the init of a child's PID namespace: wait for the worker, report how it ended, and end. Returns in the worker.
 
-    The kernel keeps an init from dying by most signals of its own making: foreign code that runs as one could
-    not crash as it does elsewhere. Everything else in the namespace ends with this process.
+    The kernel ignores most signals that an init causes itself: foreign code that runs as one could not crash as it
+    does elsewhere. Everything else in the namespace ends with this process.
     """
     if worker == 0:
         return
     native.close_to_others()
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # what it handles is what its own namespace could end it by
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # processes of its namespace can send it only handled signals
     os.closerange(0, error_fd)
     os.closerange(error_fd + 1, 256)
     while True:
@@ -355,7 +355,7 @@ def _stay_as_init(error_fd: int, worker: int) -> None:
 
 
 def _note(pipe: int) -> wire.Json:
-    """What the harness's own code in a child left in the pipe, before anything foreign ran there."""
+    """The message that the harness's own code in a child left in the pipe, before anything foreign ran there."""
     os.set_blocking(pipe, False)
     try:
         data = os.read(pipe, 16384)
@@ -373,7 +373,7 @@ def _redirect(output_fd: int) -> None:
 
 
 def run_role(role: str, channel: wire.Channel, scratch: Path, device: str) -> None:
-    """What the child is for. Only stages named here can be asked for."""
+    """The function of the child. Only stages named here can be requested."""
     if role == "ast":
         from static import ast_stage
 
@@ -401,10 +401,10 @@ def run_role(role: str, channel: wire.Channel, scratch: Path, device: str) -> No
 
 
 def sandbox_settings(scratch: Path, uid: int | None, base: Path, device: str) -> native.SandboxSettings:
-    """What every child gets; GPUs, if it computes on one.
+    """The settings of every child; with GPUs, if it computes on one.
 
-    Homes and the like that its uid may not pass are hidden, but for what it needs: what Python imports, and the root of
-    all scratch directories, where compile caches lie.
+    Homes and other directories that its uid may not pass are hidden, but for what it needs: what Python imports, and
+    the root of all scratch directories, where compile caches lie.
     """
     has_gpus = device != "cpu"
     if uid is None:
@@ -426,9 +426,9 @@ def import_directories(base: Path) -> tuple[Path, ...]:
 
 
 def probe(base: Path, mode: int, device: str) -> native.SandboxPlan:
-    """What the host can give to children, tried with a scratch directory and a uid such as they get.
+    """The layers that the host can give to children, tried with a scratch directory and a uid such as they get.
 
-    NativeError also when such a child could not read what it imports from.
+    NativeError also if such a child could not read the files that it imports.
     """
     scratch = base / "probe"
     scratch.mkdir()
