@@ -1,1 +1,1 @@
-"""What knows the right answer: inputs, comparison, timing. It runs no candidate's code."""
+"""The trusted side: inputs, expected outputs, comparison, timing. It runs no candidate's code."""

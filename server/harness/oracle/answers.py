@@ -19,9 +19,9 @@ from oracle.reference import Expected
 SHARE: Final = 8
 """Of a GPU's memory at most this part is kept, and no less than two of them are left free."""
 HOST_BYTES: Final = 256 << 20
-"""Instead of that part where there is no GPU."""
+"""In place of that part, without a GPU."""
 INPUTS_MOST: Final = 2 << 30
-"""Bytes. Of larger inputs no fingerprint is taken, nor are their answers kept: few would find room."""
+"""Bytes. Larger inputs get no fingerprint, nor are their answers kept: few would fit."""
 WORDS: Final = 1 << 22
 """That are hashed at a time: what that makes stays in the GPU's cache."""
 
@@ -37,7 +37,7 @@ class Kept:
 
 
 class Answers:
-    """By who answered (the reference's name) and what was asked; the one used longest ago gives way. One thread."""
+    """Keyed by the reference's name and the request; the least recently used one is dropped. One thread."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -85,7 +85,7 @@ class Answers:
         self._bytes += size
 
     def forget(self, name: str) -> None:
-        """What this reference answered."""
+        """Drops the answers of this reference."""
         for key in [key for key in self._kept if key[0] == name]:
             self._drop(key)
 
@@ -104,7 +104,7 @@ class Answers:
         return torch.cuda.mem_get_info(self._device)[0] - size >= 2 * self.most
 
     def _fingerprint(self, inputs: Sequence[torch.Tensor]) -> Fingerprint:
-        """Their forms, and a sum of their bytes by factors that nobody else knows. inputs: dense, on the device."""
+        """Their forms, and a sum of their bytes by secret factors. inputs: dense, on the device."""
         total = torch.zeros((), dtype=torch.int64, device=self._device)
         for words in (part for x in inputs for part in _words(x)):
             total = total * 3 + (words * self._known_factors()[: words.numel()]).sum()

@@ -1,11 +1,11 @@
 """The timing stage: reference and candidate in turn, on fresh inputs, by the referee's own clock.
 
-For each bell the process that is to answer is frozen while its inputs are put in place, the cache is flushed and a
-canary shows that the GPU is idle; it is thawed, canaries show that the GPU stays idle while it comes awake, the bell
-says on which sets of inputs to call, and T runs from there to the end of the referee's gather of secret elements of
-the outputs, which are then compared. Credited is (T - c) / n for a bell of n calls, c being the same round trip of
-empty calls on the reference's child, beside each pair. Bells are counted in blocks, and what disturbs a block voids
-it. docs/timing.md argues each step.
+For each bell the process that is called is frozen while its inputs are put in place, the cache is flushed and a canary
+shows that the GPU is idle; it is thawed, canaries show that the GPU stays idle while it wakes up, the bell has the sets
+of inputs to call on, and T runs from there to the end of the referee's gather of secret elements of the outputs, which
+are then compared. Credited is (T - c) / n for a bell of n calls, c being the same round trip of empty calls on the
+reference's child, made next to each pair. Bells are counted in blocks, and a disturbance voids its block.
+docs/timing.md argues each step.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from oracle.reference import CALL_SEED, LIMIT_MS, ReferenceBroken, overlap, plac
 EMPTY_SET: Final = 128
 """The first of the sets that are bound to empty calls, behind every real one."""
 REHEARSAL_SET: Final = 255
-"""Bound to an empty kernel, whatever the empty calls are."""
+"""Bound to an empty kernel, for all kinds of empty calls."""
 AWAKE_NS: Final = 150_000
-"""How long a thawed process comes awake before its bell, while canaries run."""
+"""How long a thawed process wakes up before its bell, while canaries run."""
 HEAD_NS: Final = 800_000
 """How long a canary has the GPU from the ring on, so that a call's work is launched when the clock starts."""
 HEAD_CALL_NS: Final = (60_000, 40_000_000)
@@ -45,18 +45,18 @@ longer one a launch is nothing. What counts is a call that follows others in a b
 HEAD_BELL_NS: Final = 1_500_000
 """And its bells no less."""
 COUNTED: Final = 2
-"""Pairs of the first block, beside the others, with the clock from the ring on; one where a bell is one long call."""
+"""Pairs of the first block, in addition, with the clock from the ring on; one if a bell is one long call."""
 PAUSE_MOST_NS: Final = 3_000_000
-"""Where launches are hidden, an empty bell has the GPU for as long as a bell of the reference, or for this."""
+"""If launches are hidden, an empty bell has the GPU for as long as a bell of the reference, or for this."""
 LAUNCH_NS: Final = 550_000
 LAUNCH_PART: Final = 0.4
 LAUNCH_SHARE: Final = 0.02
-"""Bound by its launches is a bell of which the head hides more than LAUNCH_NS, or than LAUNCH_PART of what is left of
-it; but LAUNCH_SHARE of a long one says nothing."""
+"""A bell is bound by its launches if the head hides more than LAUNCH_NS of it, or than LAUNCH_PART of the rest; but
+LAUNCH_SHARE of a long one is not significant."""
 SHORT_NS: Final = 500_000
-"""A call under this in a bell of several is short: its host's part scatters it."""
+"""A call under this in a bell of several is short: the host's part of it varies."""
 MORE_BELLS: Final = 40
-"""So many bells of several calls may be made while the interval is wide; of short ones within SHORT_BUDGET_S."""
+"""This many bells of several calls may be made while the interval is wide; of short ones within SHORT_BUDGET_S."""
 SHORT_BUDGET_S: Final = 1.0
 SHORT_NARROW: Final = 0.02
 """As NARROW, for bells of short calls."""
@@ -76,9 +76,9 @@ TOO_SMALL_NS: Final = 3_000
 CALL_LIMIT_MS: Final = 20_000
 ESTIMATES: Final = 3
 LENGTH_CALLS: Final = 1 + ESTIMATES
-"""Calls of each side that tell how long one is, the last of the warm-up."""
+"""Calls of each side that measure its length, the last of the warm-up."""
 BELL_NS: Final = 3_000_000
-"""What a bell of several calls is to take, about."""
+"""The length of a bell of several calls, about."""
 SINGLE_NS: Final = 3_000_000
 """From here on a bell is one call."""
 LONG_NS: Final = 2_000_000
@@ -102,7 +102,7 @@ PAUSE_S: Final = 0.2
 
 @dataclass(frozen=True)
 class Pace:
-    """How many bells: of each side in a block, of each side at least, and empty ones beside those of a block."""
+    """Numbers of bells: of each side in a block, of each side at least, and additional empty ones in a block."""
 
     block: int
     least: int
@@ -113,7 +113,7 @@ PACE: Final = Pace(5, 10, 5)
 PACE_LONG: Final = Pace(5, 10, 2)
 """Of calls of LONG_NS and more."""
 PACE_QUIET: Final = Pace(6, 6, 5)
-"""Of bells of several calls whose launches are hidden, which scatter little."""
+"""For bells of several calls with hidden launches, which vary little."""
 
 
 @dataclass(frozen=True)
@@ -218,14 +218,14 @@ class Block:
     theirs_ns: list[int] = field(default_factory=list)
     empty_ns: list[int] = field(default_factory=list)
     counted: list[tuple[int, int, int]] = field(default_factory=list)
-    """The same three of pairs whose launches are on the clock, where those of the others are hidden."""
+    """The same three of pairs with launches on the clock, if those of the others are hidden."""
     others_ns: int = 0
-    """How long the slowest canary waited for work that nobody should have had."""
+    """How long the slowest canary waited for foreign work."""
     state: Json = field(default_factory=dict)
     void: str | None = None
     began_s: float = field(default_factory=time.monotonic)
     most_ns: float = math.inf
-    """What a call of the reference counts for at most."""
+    """The largest time that a call of the reference is credited with."""
 
 
 class TimedWrong(Exception):
@@ -261,11 +261,11 @@ class Timer:
         self._head_ns = 0  # how long a canary has the GPU from the ring on
         self._heads_ns: list[int] = []
         self._pause_ns = 0  # how long an empty bell has the GPU
-        self._is_late = False  # a canary beside this pair was slow alone
+        self._is_late = False  # a canary of this pair was slow alone
         self._again = 0  # pairs of these trials that were made again
-        self._launch_ns = [0.0, 0.0]  # of a bell of either side, what the head hides
+        self._launch_ns = [0.0, 0.0]  # hidden by the head, of a bell of either side
         self._end_s = 0.0  # of the trials, at the latest
-        self._is_short = False  # calls whose interval is not worth much time
+        self._is_short = False  # calls for which a narrow interval is not worth much time
         self._is_long = False  # a few microseconds of a bell are nothing to its call
         self._blocks: list[Block] = []
         self._void: list[Block] = []
@@ -276,8 +276,8 @@ class Timer:
         self._seed: int | None = None
         self._random = secrets.SystemRandom()
         self._state_before: Json | None = None  # of the GPU, before the first block
-        self._state_known: Json | None = None  # and behind the last
-        self._waiting = self._ours  # whose step it is: whoever fails then has failed
+        self._state_known: Json | None = None  # and after the last
+        self._waiting = self._ours  # the side that works now: a failure is its own
 
     def run(self) -> Report:
         why: str | None = None
@@ -428,7 +428,7 @@ class Timer:
             self._gpu.copy_aside(ours.pointer + start, total)
 
     def _choose_calls(self) -> None:
-        """How many calls a bell is, so that it is long beside the clock's jitter: told to nobody but by the bell."""
+        """The number of calls in a bell, so that it is long compared with the clock's jitter; only the bell has it."""
         leaf, sample = self._sample(1)
         took = []
         for side in (self._ours, self._theirs):
@@ -467,7 +467,7 @@ class Timer:
         return max(sizes)
 
     def _try_calls(self, calls: int) -> int:
-        """calls, or 1 where either side cannot keep the outputs of so many apart."""
+        """calls, or 1 if either side cannot keep the outputs of so many apart."""
         sets = range(calls)
         self._write(sets)
         self._place(sets, self._theirs)
@@ -530,10 +530,10 @@ class Timer:
         return (low, middle, high) if not block.others_ns else (0.0, 0.0, 0.0)
 
     def _cap(self, block: Block) -> float:
-        """What a call of the reference counts for at most in this block.
+        """The largest time that a call of the reference is credited with in this block.
 
-        Short calls may be bound by the host, whose cores change their speed by the second where they are a virtual
-        machine's: a reference over its cap is then looked at once more, here and now.
+        Short calls may be bound by the host, whose cores change their speed by the second in a virtual machine: a
+        reference above its cap is then measured once more at this time.
         """
         if self._baseline_ns is None or not self._protocol.caps_reference:
             return math.inf
@@ -559,7 +559,7 @@ class Timer:
     def _bounds(self) -> tuple[int, int]:
         """The least and the most bells of each side: as many as make `trials` calls, and not fewer than the least.
 
-        Of a fixed number each bell is one trial, however many calls it is.
+        Of a fixed number each bell is one trial, whatever its number of calls.
         """
         policy = self._job.policy
         if policy.is_fixed:
@@ -599,9 +599,9 @@ class Timer:
                 self._after_void(block, is_late=time.monotonic() > self._end_s)
 
     def _require_hidden_launches(self) -> None:
-        """NotHidden where the pairs with launches on the clock took longer by more than a launch.
+        """NotHidden if the pairs with launches on the clock took longer by more than a launch.
 
-        So it does not matter who knows these pairs from the others: a call is credited with what it takes from outside,
+        So it does not help a candidate to recognise these pairs: a call is credited with its time as seen from outside,
         less LAUNCH_NS of a bell at most. Of those pairs the least counts.
         """
         counted = [pair for block in self._blocks for pair in block.counted]
@@ -629,7 +629,7 @@ class Timer:
         self._find_baseline()
 
     def _block(self, bells: int, done: int) -> Block:
-        """So many pairs behind those that are done, and empty bells beside some of them."""
+        """`n` pairs after those that are done, and empty bells with some of them."""
         block = Block()
         empty = self._pace().empty
         before = self._state_known or self._gpu.state()
@@ -663,10 +663,10 @@ class Timer:
             time.sleep(PAUSE_S)
 
     def _is_candidates_work(self) -> bool:
-        """What voided the blocks is not seen any more without the candidate, while all else goes on as it did.
+        """Whether the disturbance of the void blocks is gone without the candidate, while all else goes on as before.
 
-        So what comes in bursts, or with the reference's calls, is not taken for the candidate's. What came too seldom
-        to be watched for is nobody's.
+        So a disturbance that comes in bursts, or with the reference's calls, is not attributed to the candidate; nor is
+        one that came too seldom to be watched for.
         """
         since_s = next(block.began_s for block in self._void if block.void == BACKGROUND)
         took_s = time.monotonic() - since_s
@@ -706,10 +706,10 @@ class Timer:
         block.counted.append((ours_ns, theirs_ns, empty_ns or 0))
 
     def _pair(self, block: Block, turn: int, *, has_empty: bool) -> tuple[int, int, int | None]:
-        """T of both sides and of an empty bell, whose order each turn changes; the candidate's answer is compared.
+        """T of both sides and of an empty bell, in an order that changes each turn; the candidate's answer is compared.
 
-        Made again where a canary was slow alone, before the call or at the ring: whoever works then has begun too soon,
-        or the host was late to see a head's end. That is nobody's doing as long as it is rare.
+        Made again if a canary was slow alone, before the call or at the ring: the work of a side has begun too soon,
+        or the host noticed a head's end late. That is not attributed as long as it is rare.
         """
         while True:
             self._is_late = False
@@ -738,7 +738,7 @@ class Timer:
         return took[id(self._ours)], took[id(self._theirs)], empty_ns
 
     def _sample(self, calls: int) -> tuple[int, Sample]:
-        """One of the outputs, and elements of it in every call, as nobody can foresee."""
+        """One of the outputs, and elements of it in every call, which cannot be predicted."""
         outputs = [(i, x) for i, (_, x) in enumerate(self._ours.leaves[0]) if isinstance(x, torch.Tensor) and x.numel()]
         if not outputs:
             nothing = torch.zeros(0, dtype=torch.int64)
@@ -831,13 +831,13 @@ class Timer:
         return elapsed, self._gpu.gather_read(sample.places.numel(), dtype)
 
     def _note_head(self, head_ns: int) -> None:
-        """A canary at the ring that was over late shared the GPU with what should have waited for its end, or the host
-        was late to see it, which nobody looks at twice."""
+        """A canary at the ring that ended late shared the GPU with work that should have waited for its end, or the
+        host noticed it late, which is not measured again."""
         self._heads_ns += [head_ns] * (head_ns > 0)
         self._is_late |= head_ns > self._head_ns + gpu_state.SLOWER_NS
 
     def _rehearse(self, side: Side) -> None:
-        """An empty bell that nobody times, so that both sides are as warm; it is armed for one more."""
+        """An empty bell that is not timed, so that both sides are equally warm; it is armed for one more."""
         peer = side.peer
         assert peer.doorbell is not None
         peer.arm(2, events=self._job.policy.events)
@@ -882,7 +882,7 @@ class Timer:
     # --- results ---
 
     def _empty_ns(self) -> float | None:
-        """c, of the blocks that count: whoever disturbs a block must not gain by what that did to its empty bells."""
+        """c, of the blocks that count: a side that disturbs a block must not gain by the block's empty bells."""
         found = [ns for block in self._blocks for ns in block.empty_ns]
         return statistics.median(found) if found else None
 
@@ -980,7 +980,7 @@ _NOTHING: Final = values.TensorNote(torch.uint8, (0,), (1,), 0)
 
 
 def calls_for(ns: float, most: int) -> int:
-    """Calls for each bell when one takes so long: a bell of BELL_NS, of at most so many calls."""
+    """Calls for each bell if one takes `ns`: a bell of BELL_NS, of at most `most` calls."""
     if ns >= SINGLE_NS:
         return 1
     allowed = [calls for calls in CALLS if calls <= max(1, most)]

@@ -1,12 +1,12 @@
 """The cores of a timing: the referee has one, and both sides have the same other one.
 
-The referee runs on the cores that are kept for its GPU, its children on all others but while they are timed: to make
-and to end a process with a context keeps a core in the driver for a tenth of a second, and whoever is judged meanwhile
-would wait for it.
+The referee runs on the cores that are kept for its GPU, its children on all others except while they are timed: to make
+and to end a process with a context keeps a core in the driver for a tenth of a second, and a submission that is judged
+meanwhile would wait for it.
 
-Cores of one machine differ in what the host needs for a call, by up to 1.6 times where they are a virtual machine's,
-and a short call is bound by the host. Both sides are never called at the same time, so that one core serves both.
-The referee spins meanwhile, and on the other thread of a physical core that would slow them.
+Cores of one machine differ in the time that the host needs for a call, by up to 1.6 times in a virtual machine, and a
+short call is bound by the host. Both sides are never called at the same time, so that one core serves both. The referee
+spins meanwhile, and on the other thread of a physical core that would slow them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Cores:
                 _pin(peer, [both])
             os.sched_setaffinity(0, [referee])
             self.is_pinned = True
-        except OSError:  # a container may forbid it: told by is_pinned, and not needed for a right answer
+        except OSError:  # a container may forbid it: reported by is_pinned, and not needed for a right answer
             self._restore()
         return self
 
@@ -62,7 +62,7 @@ class Cores:
 
 
 def choose(cores: Set[int]) -> tuple[int, int]:
-    """The referee's core and that of both sides, of two or more: of two physical ones, the second with nobody else."""
+    """The referee's core and that of both sides, of two or more: of two physical ones, the second unshared."""
     other = {core: sibling(core) for core in cores}
     both = max(cores, key=lambda core: (other[core] in cores, core))
     referee = max(cores - {both}, key=lambda core: (core != other[both], core))
@@ -70,7 +70,7 @@ def choose(cores: Set[int]) -> tuple[int, int]:
 
 
 def sibling(core: int) -> int:
-    """The other thread of the same physical core. Virtual machines seldom tell: it is the neighbour then, if any is."""
+    """The other thread of the same physical core. Virtual machines seldom report it: then the next core, if any."""
     try:
         text = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list").read_text()
         found = {int(number) for number in text.replace("-", ",").split(",")} - {core}

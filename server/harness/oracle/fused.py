@@ -19,14 +19,14 @@ BLOCK: Final = 1024
 PROGRAMS: Final = 2112
 """Sixteen for each multiprocessor of an H100; enough for any card, and few atomics."""
 SURE: Final = 1.0 - 1e-5
-"""Of a limit: what is within so much of it in single precision is within it exactly."""
+"""Of a limit: a value within this part of it in single precision is within it exactly."""
 LARGEST: Final = torch.finfo(torch.float32).max
-"""What the kernels tell of an error that single precision cannot hold."""
+"""The kernels' result for an error that single precision cannot represent."""
 FLOATS: Final = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 FAR: Final = (1 << 63) - 1
 NOTHING: Final = (0, 0, 0, 0, FAR, 0, 0, 0)
-"""What the kernels tell, before the first element: five counts as in Counts, then the largest errors as the bits of a
-float, which are in order where none is negative. All in one tensor: to wait for the GPU takes longest."""
+"""The kernels' result, before the first element: five counts as in Counts, then the largest errors as the bits of a
+float, which are ordered if none is negative. All in one tensor, since waiting for the GPU takes the most time."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""What the clock asks of the GPU: a cold cache, whether anything else runs, a gather, and the state around a block.
+"""The clock's operations on the GPU: a cold cache, a check for other work, a gather, and the state around a block.
 
-The canary is a kernel of the referee's whose time is known from the start, when no candidate was there. Contexts
-take turns on a GPU, so a canary that is much slower than that has waited for somebody else's work.
+The canary is a kernel of the referee with a time known from the start, before any candidate. Contexts take turns on a
+GPU, so a canary that is much slower has waited for foreign work.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LEARNING_ROUNDS: Final = 30
 DRIFT_ROUNDS: Final = 8
 SLOWER: Final = 2.0
 SLOWER_NS: Final = 100_000
-"""A canary that took SLOWER times as long as it is known to, and SLOWER_NS more, has waited for somebody."""
+"""A canary that took SLOWER times its known time, and SLOWER_NS more, has waited for foreign work."""
 LOOKS: Final = 6
 DRIFT: Final = 0.05
 THROTTLED: Final = 0x8 | 0x20 | 0x40 | 0x80
@@ -58,8 +58,8 @@ class Gpu:
         native.gpu_copy(to, source, size)
 
     def copy_aside(self, source: int, size: int) -> None:
-        """The first of so many bytes to where nobody looks; queued. A call that follows a copy takes some 15 us longer,
-        and it does not matter of how much."""
+        """Copies the first `size` bytes to a place that is not read; queued. A call after a copy takes some 15 us more,
+        and the size of the copy does not matter."""
         native.gpu_copy(self._aside.data_ptr(), source, min(ASIDE, size))
 
     def flush(self) -> None:
@@ -78,12 +78,12 @@ class Gpu:
     # --- the canary ---
 
     def learn(self) -> None:
-        """Time the canary, when nobody else is on the GPU."""
+        """Time the canary, with the GPU otherwise idle."""
         self._known_ns = self._measure(CANARY_STEPS)
         self._known_long_ns = self._measure(DRIFT_STEPS)
 
     def _measure(self, steps: int, rounds: int = LEARNING_ROUNDS) -> int:
-        """The canary's time at the clock of a busy GPU: the least of many, which somebody's passing by leaves alone."""
+        """The canary's time at the clock of a busy GPU: the least of many, which short foreign work does not change."""
         end = time.monotonic() + WARM_UP_S
         while time.monotonic() < end:
             native.gpu_flush()
@@ -98,13 +98,13 @@ class Gpu:
         return self._known_long_ns
 
     def steps_of(self, ns: int) -> int:
-        """A canary of so many steps takes about so long on the GPU."""
+        """The steps of a canary that takes about `ns` on the GPU."""
         return max(1, round(ns * (DRIFT_STEPS - CANARY_STEPS) / max(1, self._known_long_ns - self._known_ns)))
 
     def others_ns(self, span_ns: int = 0) -> int:
-        """How long the slowest canary of this span had to wait for somebody else's work; 0: there is none.
+        """How long the slowest canary of this span had to wait for foreign work; 0: there is none.
 
-        had_hiccup says whether one was slow alone: the host's doing, or work that was over within its context's turn.
+        had_hiccup: one was slow alone, because of the host, or of work that ended within its context's turn.
         """
         self.had_hiccup = False
         end, longest = time.monotonic_ns() + span_ns, self._look_ns()
@@ -126,7 +126,7 @@ class Gpu:
         return ns > max(SLOWER * self._known_ns, self._known_ns + SLOWER_NS)
 
     def is_quiet(self, limit_s: float) -> bool:
-        """Whether nobody else's work is seen for a tenth of a second on end, within the limit."""
+        """Whether no foreign work is seen for a tenth of a second, within the limit."""
         end, since = time.monotonic() + limit_s, time.monotonic()
         while time.monotonic() < end:
             if self.others_ns():
@@ -151,9 +151,9 @@ class Gpu:
 
 
 def foreign(pids: tuple[int, ...]) -> list[int] | None:
-    """Those of a GPU's processes that are no part of this daemon. None: that can't be told, NVML counts otherwise.
+    """The processes on a GPU that are not part of this daemon. None: not known, NVML's namespace differs.
 
-    Of the same processes as a moment ago the answer is the same.
+    For the same processes as in the last call the result is the same.
     """
     global _told
     if os.getpid() not in pids:
@@ -185,7 +185,7 @@ def _parent(pid: int) -> int | None:
 
 
 def summary(before: Json, after: Json) -> Json:
-    """What was seen around a block, in few words: each figure before and after it, None where the GPU does not tell."""
+    """The state around a block, briefly: each figure before and after it, None if the GPU does not provide it."""
 
     def pair(name: str, scale: float = 1.0) -> list[Any]:
         found = (before.get(name), after.get(name))

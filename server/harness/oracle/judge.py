@@ -54,17 +54,17 @@ SCREEN_LEAST: Final = 7
 """How long the transformations are tried at a tiny case, in a secret order, and how many however long they take. Those
 that were not tried there come first at the task's own size."""
 CHEAP_NS: Final = 10_000_000
-"""A reference whose call takes less than this on a GPU is asked for all transformations at the task's own size."""
+"""A reference with a call shorter than this on a GPU is judged with all transformations at the task's own size."""
 GUARDED_BYTES: Final = 64 << 20
 """A call whose inputs and outputs come to no more is made with guard zones, too (executor/guards.py)."""
 NOTE_MAX: Final = 2048
-"""Bytes of what is noted of a case: parts of it may be the candidate's words."""
+"""Bytes of a case's notes: parts of them may be the candidate's words."""
 DECIDED: Final = ("hack", "mutated_input")
-"""Classes of an answer that stay, whatever the second answer to the same input is."""
+"""Classes of an answer that stay, for any second answer to the same input."""
 PLAIN: Final = re.compile(r"[A-Za-z0-9_.\[\]]{1,64}")
-"""Of an output's name: what needs no quotes in a sentence."""
+"""Of an output's name: a name that needs no quotes in a sentence."""
 SHAPELESS: Final = ("timeout", "hack")
-"""Failures that decide at whatever shape they are met: for the others a shape that nobody promised is an excuse."""
+"""Failures that decide at any shape: others are excused at a shape that is not guaranteed."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Policy:
 
 @dataclass
 class Report:
-    """What is told of one stage."""
+    """The report of one stage."""
 
     stage: str
     outcome: str
@@ -218,8 +218,8 @@ def plan(
 
 
 def _others(policy: Policy, spec: Json, rng: random.Random, most: int) -> list[Step]:
-    """So many cases of other sizes and of another dtype, by size: of the sizes near the task's own one, the largest and
-    the other dtype, as they are drawn, and then of the rest."""
+    """`n` cases of other sizes and of another dtype, by size: of the sizes near the task's own one, the largest and the
+    other dtype, as they are drawn, and then of the rest."""
     if not spec["dynamic_shapes"]:
         return []
     cases = list(enumerate(spec["cases"]["shapes"]))
@@ -275,7 +275,7 @@ class Job:
 
         compiles: the candidate is the reference itself, and runs under torch.compile (compiled.py).
 
-        answers: those to large cases that are kept for others, and by them; None: nobody is asked the same.
+        answers: those to large cases that are kept for others, and by them; None: no other submission has the same.
         """
         self.name = name
         self.reference = reference
@@ -414,7 +414,7 @@ class Job:
         return (*self._exposed, *(name for name in reversed(order) if name not in self._exposed))
 
     def _try_eval(self, case: Json, report: Report) -> None:
-        """The mode that is not the contract's: a failure is told, and decides nothing."""
+        """The mode that is not the contract's: a failure is reported, and decides nothing."""
         result = CaseResult("eval mode")
         model, state = self.reference.model(case, OTHER_MODE)
         tree = self.reference.inputs(case, self._next_seed())
@@ -441,7 +441,7 @@ class Job:
         else:
             own = self._case(self.spec["cases"]["own"], Step(), self._next_seed(), twice=False)
             report = self._report("tiny", [own], 1)
-        if report.outcome != "fail":  # else it is plainly wrong, and not only at a shape that nobody promised
+        if report.outcome != "fail":  # else it is wrong, and not only at a shape that is not guaranteed
             report.generality = why
         return report
 
@@ -482,9 +482,9 @@ class Job:
         return self._report("full", results, of)
 
     def tell_generality(self, report: Report) -> None:
-        """At which other sizes, dtypes and constructor arguments the candidate is right: told, and decides nothing.
+        """At which other sizes, dtypes and constructor arguments the candidate is right: reported, and decides nothing.
 
-        Last of all, so that what fails here spoils nothing that counts.
+        Last of all, so that a failure here cannot affect a result that counts.
         """
         if not self.is_planned or self.policy.name == "kernelbench" or report.outcome == "fail":
             return
@@ -531,8 +531,8 @@ class Job:
         return dict(cases["own"] if step.case is None else cases["shapes"][step.case])
 
     def _all_left(self, secret: Sequence[str], taken: set[int | None]) -> list[tuple[Step, int]]:
-        """What no case has, with seeds: all secret transformations at the task's own size, and the other sizes and
-        dtype that judge."""
+        """Steps for which there is no case, with seeds: all secret transformations at the task's own size, and the
+        other sizes and dtype that judge."""
         others = _others(self.policy, self.spec, self._random, len(self.spec["cases"]["shapes"]))
         steps = [Step((name,), name=name) for name in secret] + [step for step in others if step.case not in taken]
         return [(step, self._next_seed()) for step in steps]
@@ -554,7 +554,7 @@ class Job:
     # --- cases that are judged together ---
 
     def _judge_together(self, steps: Sequence[tuple[Step, int]]) -> CaseResult | None:
-        """What these steps will ask, by what is known of the task. Given where the process is gone: why."""
+        """The requests of these steps, by what is known of the task. Given if the process is gone: the reason."""
         used, items = set(self._used), []
         for step, seed in steps:
             case = self._case_of(step)
@@ -570,7 +570,7 @@ class Job:
         return self._judge_items(items)
 
     def _judge_items(self, items: list[together.Item]) -> CaseResult | None:
-        """Of a plan; _once() finds what is sure. Given where the process is gone: why."""
+        """Of a plan; _once() finds the certain ones. Given if the process is gone: the reason."""
         self._tried = 0
         if not self.is_planned or self.policy.name == "kernelbench":
             return None
@@ -596,7 +596,7 @@ class Job:
         return max(others, default=math.inf)
 
     def recall(self, key: together.Key, case: Json, seed: int) -> Answered | None:
-        """What was answered to another submission."""
+        """The answer to another submission's request."""
         if not self._is_shared(case, seed):
             return None
         model, transform, _ = key
@@ -605,7 +605,7 @@ class Job:
     def keep(
         self, key: together.Key, case: Json, seed: int, tree: Any, views: list[torch.Tensor], expected: Expected
     ) -> None:
-        """For others who ask the same. tree: of set 0."""
+        """Kept for others with the same request. tree: of set 0."""
         if self._is_shared(case, seed):
             model, transform, _ = key
             self.reference.remember(self._question(model, transform, seed), tree, expected, views)
@@ -623,7 +623,7 @@ class Job:
     def bind(
         self, first: int, model: str, tree: Any, places: Sequence[int], hows: Sequence[str], *, bells: int
     ) -> None:
-        """Calls of the candidate, each on inputs so many sets behind these."""
+        """Calls of the candidate, each on inputs that many sets after these."""
         self.candidate.bind(
             first, model, tree, sets=len(places), stride=self.reference.sizes.inputs, places=places, hows=hows,
             limit_ms=self._bind_limit_ms, tf32=self._allows_tf32(), seed=CALL_SEED, bells=bells,
@@ -689,7 +689,7 @@ class Job:
             self.build(model, case, weights, state)
             self._judge_calls(model, tree, expected, twice, result)
             self._call_ns[case["name"]] = self._took_ns, case["elements"]
-            if case.get("dtype") is not None:  # what is timed is as exact as the task's own dtype is
+            if case.get("dtype") is not None:  # timed calls are as exact as the task's own dtype is
                 self._errors, self._tf32_matters = known
         except PeerFailed as failure:
             if failure.class_ == "out_of_bounds":
@@ -737,13 +737,13 @@ class Job:
         return tree, expected
 
     def _once(self, case: Json, transform: str | None, seed: int, model: str) -> tuple[Any, Expected] | None:
-        """Inputs and the right answer, None where the transformation is not fit for the task. Where the case was judged
+        """Inputs and the right answer, None if the transformation is not fit for the task. If the case was judged
         together with others, it is in the inputs' place.
 
-        Of a small case both are asked for once by all submissions with the same seed, as those of a group have: so is
-        most of `tiny`. So they are of a case that decides nothing, whose seed is everybody's. Of a larger one the
-        answer is kept alone, and for groups. What is kept is the referee's own, and no process of another has seen or
-        sees it.
+        Both are computed once for all submissions with the same seed (those of a group), if the case is small: so is
+        most of `tiny`. So they are for a case that decides nothing, whose seed is shared by all. For a larger case only
+        the answer is kept, and only for groups. The kept values are the referee's own, and no other process has seen or
+        sees them.
         """
         judged = self._judged.get((model, transform, seed))
         if judged is not None:
@@ -783,7 +783,7 @@ class Job:
         return model, transform, seed, first, self.precision(), self.policy.name == "kernelbench"
 
     def _keep(self, question: Hashable, tree: Any, expected: Expected, *, is_small: bool) -> None:
-        """For others who ask the same. The inputs lie in set 0."""
+        """Kept for others with the same request. The inputs lie in set 0."""
         if is_small:
             self.reference.remember(question, tree, expected)
             return
@@ -792,10 +792,10 @@ class Job:
             self._answers.keep((self.reference.peer.name, question), inputs, expected)
 
     def _ask_together(self, case: Json, wanted: list[tuple[str, int]]) -> CaseResult | None:
-        """For the right answers under these transformations, with their seeds, as many as one bell makes at a time.
+        """Requests right answers under these transformations, with their seeds, as many as one bell makes at a time.
 
-        _once() finds them; what is not asked here it asks for by itself. A plan is judged by them at once. Given where
-        its process is gone after that: why.
+        _once() finds them, and requests those that are missing. A plan is judged by them at once. Given if its process
+        is gone after that: the reason.
         """
         reference, self._together = self.reference, {}
         model, state = reference.model(case, 0)
@@ -873,17 +873,17 @@ class Job:
     def admitted_answer(
         self, model: str, tree: Any, asks: Asks | None = None, *, has_nan: bool = False, made: Made | None = None
     ) -> Expected | None:
-        """The right answer to what lies in set 0 of the reference's arena; None where it raises, is not finite, or
+        """The right answer to the inputs in set 0 of the reference's arena; None if it raises, is not finite, or
         disagrees with itself in fp64.
 
-        has_nan: some values of the inputs are no number, and some of the answer have to be.
+        has_nan: some values of the inputs are NaN, and some of the answer have to be.
         """
         try:
             expected = self.reference.expect(model, tree, asks or Asks(), precision=self.precision(), made=made)
         except ReferenceRaised:
             return None
         is_fit = expected.has_some_nan() if has_nan else expected.is_finite()
-        # Where both runs differ a third answer may be right: of more than half as many as may be, chance decides.
+        # If both runs differ a third answer may be right: above half of the allowed share, chance decides.
         return expected if is_fit and expected.is_self_consistent(tolerance.AMBIGUOUS_MOST / 2) else None
 
     def _plain(self, case: Json, model: str, tree: Any) -> Expected:
@@ -1079,7 +1079,7 @@ class Job:
         return limits
 
     def _account(self, expected: Expected, case: Json, result: CaseResult) -> None:
-        """What timed answers may err follows from what checked ones may; not where these are of another dtype."""
+        """The allowed error of timed answers follows from that of checked ones; not if these are of another dtype."""
         result.note = result.note or expected.ambiguous()
         if case.get("dtype") is not None:
             return
@@ -1104,7 +1104,7 @@ class Job:
         if self.policy.name == "kernelbench":
             return tolerance.kernelbench_limit(dtype)
         error, tied = 2 * self._errors.get(leaf, 0.0), 2 * self._tied.get(leaf, 0.0)
-        is_discrete = tolerance.is_discrete(tensor)  # who answers as the fp64 run does differs from this one as often
+        is_discrete = tolerance.is_discrete(tensor)  # an answer equal to the fp64 run's differs from this one as often
         share = max(error, tied) if is_discrete else tied
         share = tolerance.ambiguous_most(share, tensor.numel(), 2 * tolerance.AMBIGUOUS_SANE)
         if is_discrete:
@@ -1171,7 +1171,7 @@ class Job:
                 result.note = f"two calls on one input differ (output {expected.paths[index]})"
 
     def _call(self, set_: int, result: CaseResult | None) -> Any:
-        """result: gets the call's time on a GPU, which is rough, and only told: by it a group chooses whom to time."""
+        """result: gets the call's time on a GPU, a rough figure, and only reported: a group chooses by it."""
         start = time.monotonic_ns()
         answer = self.candidate.call(set_, self.call_limit_ms)
         took_ns = time.monotonic_ns() - start

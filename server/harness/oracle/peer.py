@@ -48,7 +48,7 @@ class Run:
 
 
 class NotTheCandidate(Exception):
-    """A step failed by our fault or the task's: told as class `infra`."""
+    """A step failed by our fault or the task's: reported as class `infra`."""
 
 
 class TaskTooLong(NotTheCandidate):
@@ -85,7 +85,7 @@ _CLASS_OF_PHASE: Final = {"import": "import", "build": "import", "state": "impor
 
 
 def failure(phase: str, error: Any) -> PeerFailed:
-    """What a child's own report of an error is worth: the class follows from the phase and the error's type."""
+    """The class of an error that a child reported: it follows from the phase and the error's type."""
     if not isinstance(error, dict):
         error = {}
     name = clean_text(str(error.get("type", "Error")), 128)
@@ -169,7 +169,7 @@ class Peer:
             raise self.gone() from None
         except ProtocolError as error:
             raise PeerFailed("crash", f"the process broke the protocol: {error}", is_gone=True) from None
-        except ValueError as error:  # raised by send(): whatever is long in a message comes from the task
+        except ValueError as error:  # raised by send(): the long part of a message comes from the task
             raise TaskTooLong(f"what the task says of its inputs is too long: {error}") from None
 
     def _report(self, expected: str, limit_ms: float, takes: tuple[str, ...]) -> Message:
@@ -189,7 +189,7 @@ class Peer:
                 raise PeerFailed("timeout", f"no answer within {limit_ms / 1000:g} s", is_gone=True)
 
     def _checked(self, message: Message, expected: str, takes: tuple[str, ...]) -> Message:
-        """The report. Descriptors that nobody asked for are closed: they would stay open for as long as we run."""
+        """The report. Unexpected descriptors are closed: they would stay open for as long as we run."""
         try:
             event = message.text("ev")
             if event == "failed":
@@ -204,7 +204,7 @@ class Peer:
         return message
 
     def gone(self) -> PeerFailed:
-        """What to raise where the process is found dead."""
+        """The exception to raise if the process has ended."""
         return PeerFailed("crash", self.why_gone, is_gone=True)
 
     # --- memory ---
@@ -448,7 +448,7 @@ class Peer:
             raise PeerFailed("timeout", f"the call did not return within {limit_ms / 1000:g} s", is_gone=True) from None
 
     def outputs_of(self, calls: int) -> list[Any]:
-        """What the reply in the page says of each call of a bell, every tensor checked against the arena's bounds."""
+        """The reply in the page for each call of a bell, every tensor checked against the arena's bounds."""
         assert self.doorbell is not None
         try:
             data, _ = self.doorbell.read_reply()
@@ -479,9 +479,9 @@ class Peer:
     # --- freezing ---
 
     def freeze(self) -> None:
-        """Stop the child and all below it: the pidfd is that of the init above the process that computes.
+        """Stop the child and its descendants: the pidfd is that of the init above the process that computes.
 
-        One that cannot be stopped (a process waits in vfork, say) is ended, and fails at whatever is asked of it next.
+        One that cannot be stopped (a process waits in vfork, say) is ended, and fails at the next request.
         """
         if self.is_frozen or not self.is_alive():
             return

@@ -1,8 +1,8 @@
-"""What cannot be: the least time that a task takes on this GPU, from its bytes and its floating-point operations.
+"""Impossible times: the least time that a task takes on this GPU, from its bytes and its floating-point operations.
 
 Peaks are measured when the referee starts and may be overridden in the configuration (`peaks`). One floor is
-hard: whoever answers has written the outputs, and no GPU writes faster than it can. The others are to be looked
-at: inputs need not all be read (a triangle, a mask), and products can be avoided by algebra.
+hard: every answer has written the outputs, and no GPU writes faster than its peak. The others only flag a time
+for examination: inputs need not all be read (a triangle, a mask), and products can be avoided by algebra.
 docs/timing.md argues it.
 """
 
@@ -25,13 +25,13 @@ from oracle.judge import Report
 HEADROOM: Final = 1.25
 """A measured peak is believed to be exceeded by at most this factor."""
 SLACK_NS: Final = 5_000
-"""What a time may be short of a floor by the clock's own noise."""
+"""The amount that a time may be below a floor by the clock's own noise."""
 BUDGET_S: Final = 0.2
 BUFFER_BYTES: Final = 512 << 20
 PRODUCT: Final = 4096
 REPEATED: Final = 8
 CACHE_LEAST: Final = 2.0
-"""A cache is at least so many times as fast as the memory."""
+"""A cache is at least this many times as fast as the memory."""
 HALF: Final = (torch.float16, torch.bfloat16)
 
 
@@ -103,7 +103,7 @@ def floor_of(case: Json, peaks: Peaks, precision: str) -> Floor:
 
 
 def _moving_ns(size: int, peaks: Peaks, gbs: float) -> float:
-    """What fits into the cache may stay there, the rest goes through the memory."""
+    """The part that fits into the cache may stay there, the rest goes through the memory."""
     kept = min(size, peaks.cache_bytes)
     return kept / peaks.cache_gbs + (size - kept) / gbs
 
@@ -111,7 +111,7 @@ def _moving_ns(size: int, peaks: Peaks, gbs: float) -> float:
 def check(report: Report, floor: Floor, again: Callable[[], tuple[Report, Floor]]) -> Report:
     """The report of a timing with its floors and flags; `hack` when it took less than its outputs take to write.
 
-    again: measures peaks and times once more; what is impossible must be so twice.
+    again: measures peaks and times once more; an impossible time must be found twice.
     """
     if _is_impossible(report, floor):
         report, floor = again()
@@ -166,7 +166,7 @@ def _measure_memory(
     first, second = buffer.chunk(2)
     _find(found, "write_gbs", partial(buffer.fill_, 1.0), buffer.nbytes / 1e9)
     _find(found, "read_gbs", partial(first.copy_, second), buffer.nbytes / 1e9)
-    # A fill that stays in the cache is shorter than its launch: what is measured so is no more than a lower bound.
+    # A fill that stays in the cache is shorter than its launch: the measured rate is only a lower bound.
     _find(found, "cache_gbs", _repeated(buffer[: cache_bytes // 8]), cache_bytes // 8 * 4 * REPEATED / 1e9)
     if "cache_gbs" not in overrides:
         found["cache_gbs"] = max(found["cache_gbs"], CACHE_LEAST * found["write_gbs"])

@@ -59,21 +59,21 @@ SETS_SHARE: Final = 32
 """A task with small inputs gets more sets, up to SETS_MOST or this part of the GPU's memory, so that a bell may be
 several calls; and as much for the outputs of those calls."""
 HOST_SETS: Final = 512 << 20
-"""Instead of that part where there is no GPU."""
+"""In place of that part, without a GPU."""
 LARGE_SET: Final = 2 << 30
 """A task whose inputs are larger than this (bytes) gets one set instead of SETS."""
 OTHER_BYTES: Final = 64 << 20
 OTHER_ELEMENTS: Final = 1 << 17
 """Without a GPU."""
 SPARE: Final = 256 << 20
-"""Of the reference's pool, beside all that was measured."""
+"""Of the reference's pool, in addition to all measured sizes."""
 CANDIDATE_SPARE: Final = 1 << 30
 HOST_SPARE: Final = 64 << 20
 """The same of a candidate, on a GPU and without one."""
 FP64_SHARE: Final = 0.8
 """The fp64 run is tried when its estimated memory is within this share of what is free."""
 ANSWERS_MOST: Final = 48
-"""Right answers to small cases that are kept, the one used longest ago giving way: those of some groups under way."""
+"""Kept right answers to small cases, the least recently used one being dropped: those of some groups in progress."""
 ANSWER_BYTES: Final = 4 << 20
 """The largest of them, with its inputs."""
 SCATTER: Final = 8.0
@@ -85,15 +85,15 @@ ROUNDED_RUNS: Final = 4
 AT_ONCE_BYTES: Final = 64 << 20
 """Calls for answers are one bell where the inputs, outputs and weights of all of them each come to no more."""
 AT_ONCE_NS: Final = 250_000_000
-"""So long may they take, about: who asks for many answers may be content with the first ones."""
+"""The time that they may take, about: if many are requested, the first ones may be enough."""
 NOT_AT_ONCE: Final = ("", "at once")
 NONE_IS_FIT: Final = ("", "any")
-"""What else is known of a task whose processes were lost, beside the transformations."""
+"""Further facts about a task whose processes were lost, in addition to the transformations."""
 JITTERED: Final = Run("float64 of jittered inputs")
 UNTIED: Final = (Run("float64 falling"), Run("float64 rising"))
-"""In fp64 with equal inputs told apart, one way and the other (cases.py)."""
+"""In fp64 with equal inputs made distinct, one way and the other (cases.py)."""
 COPIES: Final = 4
-"""Of the reference's outputs, while it is compared: its own, in fp64, the candidate's, and what comparing needs."""
+"""Of the reference's outputs, while it is compared: its own, in fp64, the candidate's, and temporary values."""
 
 
 class ReferenceBroken(NotTheCandidate):
@@ -106,9 +106,9 @@ class ReferenceRaised(ReferenceBroken):
 
 @contextmanager
 def blamed(what: str) -> Iterator[None]:
-    """Around all that is made of what the reference's process told: it has run the task's code, and may tell anything.
+    """Around all use of data that the reference's process sent: it has run the task's code, and may send anything.
 
-    What it makes fail here ends that process and not the referee, which others need.
+    A failure here ends that process and not the referee, which others need.
     """
     try:
         yield
@@ -120,7 +120,7 @@ def blamed(what: str) -> Iterator[None]:
 
 
 def others_of(spec: Json, device: torch.device) -> list[Json]:
-    """The cases that are told as `generality`: those that cost little."""
+    """The cases that are reported as `generality`: the cheap ones."""
     found = spec["cases"].get("other") or []
     if device.type == "cuda":
         return [case for case in found if case["input_bytes"] + case["output_bytes"] <= OTHER_BYTES]
@@ -162,9 +162,9 @@ class Sizes:
 
     @property
     def heap_base(self) -> int:
-        """Where the heap of an arena begins, behind the sets and the weights that are told.
+        """The beginning of the heap of an arena, after the sets and the exported weights.
 
-        It is the same for both sides, and torch's segments, multiples of a page, lie as the driver's own would.
+        It is the same for both sides, and torch's segments, multiples of a page, are aligned as the driver's own.
         """
         return align(self.sets * self.inputs + 2 * self.state, PAGE)
 
@@ -207,7 +207,7 @@ class Sizes:
 
     @property
     def candidate_room(self) -> int:
-        """The same of a candidate's outputs, of which large ones have the task's own dtype. It tells no weights."""
+        """The same of a candidate's outputs; large ones have the task's own dtype. It exports no weights."""
         return align((1 if self.outputs > LARGE_SET else 2) * self.outputs + (1 << 20) + self.batch)
 
     @property
@@ -216,7 +216,7 @@ class Sizes:
 
 
 def _fp64_bytes(inputs: list[TensorNote], outputs: int) -> int:
-    """What the fp64 run needs, about, beside four times the weights. outputs: bytes in the task's own dtypes."""
+    """The memory of the fp64 run, about, without four times the weights. outputs: bytes in the task's own dtypes."""
     return 16 * sum(note.elements for note in inputs if note.dtype.is_floating_point) + 6 * outputs
 
 
@@ -256,13 +256,13 @@ class Expected:
     scales: tuple[float | None, ...] = ()
     """By output: as large as its values are on plain inputs; None: as they are here."""
     others: tuple[torch.Tensor | None, ...] = ()
-    """By output, what is as right as `values`: integers of the fp64 run that are others; where TF32 is allowed and
-    moves the reference itself by more than the limit may be (a deep network), its own answer in TF32; and the answers
-    with equal inputs told apart. Several have one dimension more, the first."""
+    """By output, values that are as right as `values`: integers of the fp64 run that are others; if TF32 is allowed and
+    moves the reference itself by more than the limit (a deep network), its own answer in TF32; and the answers with
+    equal inputs made distinct. Several have one dimension more, the first."""
     tied: tuple[float, ...] = ()
-    """By output, the share of it that depends on how equal inputs are told apart."""
+    """By output, the share of it that depends on how equal inputs are made distinct."""
     settled: tuple[float, ...] = ()
-    """As `errors`, where another choice among equal inputs is none."""
+    """As `errors`, without the outputs that another choice among equal inputs changes."""
     known: dict[int, float] = field(default_factory=dict)
     """scale_of() of `values` by output, as far as it was asked."""
 
@@ -272,7 +272,7 @@ class Expected:
             return all(_is_finite(leaf) for leaf in [*self.own, *(self.values if self.against == "fp64" else [])])
 
     def has_some_nan(self) -> bool:
-        """Some values are no number, in both runs the same ones, and a quarter at least are finite."""
+        """Some values are NaN, in both runs the same ones, and a quarter at least are finite."""
         count = of = 0
         for own, value in zip(self.own, self.values, strict=True):
             if not isinstance(own, torch.Tensor) or is_discrete(own):
@@ -379,7 +379,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Asks:
-    """What an answer has to tell, beside the outputs."""
+    """The parts of an answer to compute, in addition to the outputs."""
 
     fp64: bool = True
     is_extreme: bool = False
@@ -387,7 +387,7 @@ class Asks:
     scatters: bool = False
     """The limits follow how far exact answers move with the inputs' last digits."""
     rounds: bool = False
-    """They follow how far these move when what is rounded on the way is rounded otherwise."""
+    """They follow how far these move if intermediate values are rounded differently."""
     scales: tuple[float | None, ...] = ()
     """Of plain answers, by output."""
     chooses: bool = False
@@ -406,7 +406,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Answered:
-    """What was asked once: where the inputs lie, what they were, and the right answer."""
+    """A kept request: the place of the inputs, their values, and the right answer."""
 
     tree: Any
     inputs: list[torch.Tensor]
@@ -446,14 +446,14 @@ class Reference:
         self._unfit: set[tuple[str, str]] = set()  # (case, transformation)
         self.takes_other_weights: bool | None = None
         self.graph_ns: dict[bool, float] = {}
-        """What a graph takes beyond its kernels, with a cold cache or a warm one (oracle/timing.py)."""
+        """The time of a graph beyond its kernels, with a cold cache or a warm one (oracle/timing.py)."""
         self.call_ns: dict[str, float] = {}
         """Device time of a call of a model as a graph, about: as the last job measured it."""
         self.timed_scales: dict[tuple[str, str | None, int], float] = {}
         """scale_of() a timed answer, by model, transformation and output: as the first one had it."""
         self._viewed: tuple[Any, list[torch.Tensor]] | None = None  # the tree that was looked at last
         self.told_seed = secrets.randbits(62)
-        """Of inputs whose answers decide nothing: all submissions have the same ones."""
+        """Of inputs whose answers decide nothing: all submissions share them."""
         self._alone: set[str] = set()
         self._asks = Asks()  # of the answer that is being computed
         self._made: dict[Run, list[Any]] = {}  # for it
@@ -497,8 +497,8 @@ class Reference:
             self.tf32_matters = True
 
     def _pool_bytes(self) -> int:
-        """What is estimated, where the GPU has room for both sides. Else a third of what is left beside what
-        is fixed: the candidate's has another, and the last serves what spills out of both."""
+        """The estimate, if the GPU has room for both sides. Else a third of the memory that is left after the fixed
+        parts: the candidate's has another, and the last third serves allocations beyond both."""
         sizes, device = self.sizes, self.peer.device
         free = torch.cuda.mem_get_info(device)[0] - 2 * sizes.heap_base - sizes.room - sizes.candidate_room
         self.is_tight = sizes.reference_pool + sizes.candidate_pool(device) > free
@@ -595,15 +595,15 @@ class Reference:
         return self._answered.get(question)
 
     def kept(self, tree: Any, views: list[torch.Tensor], expected: Expected) -> Answered:
-        """Copies of the inputs, whose place is where the tree says, and of the answer, whose values are in the heap."""
+        """Copies of the inputs, which lie where the tree says, and of the answer, whose values are in the heap."""
         values = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in expected.values]
         return Answered(tree, [view.clone() for view in views], replace(expected, values=values))
 
     def remember(
         self, question: Hashable, tree: Any, expected: Expected, views: list[torch.Tensor] | None = None
     ) -> None:
-        """tree: of set 0. views: the inputs, as they were when the answer was made; None: they lie there. What is large
-        after all is not kept."""
+        """tree: of set 0. views: the inputs, as they were when the answer was made; None: they lie there. A large
+        answer is not kept."""
         views = self.views(tree) if views is None else views
         answers = [*expected.values, *expected.own]
         answers += [item.value for item in expected.changed or ()]
@@ -902,7 +902,7 @@ class Reference:
     def _untied(
         self, model: str, tree: Any, wide: list[tuple[str, Any]]
     ) -> tuple[list[tuple[str, Any]], list[list[tuple[str, Any]]]]:
-        """These answers, copied, and those of the same form with equal inputs told apart."""
+        """These answers, copied, and those of the same form with equal inputs made distinct."""
         exact = [(path, leaf.clone() if isinstance(leaf, torch.Tensor) else leaf) for path, leaf in wide]
         found = []
         for run in UNTIED:
@@ -920,8 +920,8 @@ class Reference:
         scales: tuple[float | None, ...],
         known: list[float | None],
     ) -> tuple[list[tuple[str, Any]], list[float]]:
-        """How far the exact answers move when what is rounded on the way is rounded otherwise, by output (integers: 1
-        where any share does); and these answers, copied."""
+        """How far the exact answers move if intermediate values are rounded differently, by output (integers: 1 if any
+        share does); and these answers, copied."""
         worst = [0.0] * len(wide)
         if sum(leaf.nbytes for _, leaf in wide if isinstance(leaf, torch.Tensor)) > SCATTER_BYTES:
             return wide, worst
@@ -946,7 +946,7 @@ class Reference:
         ]
 
     def _require_room(self, what: str, size: int) -> None:
-        """Few bytes can be told as any number of elements, and memory that the machine lacks ends who asks for it."""
+        """Few bytes can describe any number of elements, and the kernel ends a process that uses too much memory."""
         if self.peer.device.type == "cuda":  # there it is an error like any other
             return
         free = available_bytes()
@@ -1059,7 +1059,7 @@ def _are_finite_where(a: list[tuple[str, Any]], b: list[tuple[str, Any]]) -> boo
 
 
 def _error_of_any(own: Any, answers: list[Any], scale: float | None, known: float | None) -> float:
-    """_error() beside the nearest of several right answers; of integers, the share that none of these has."""
+    """_error() to the nearest of several right answers; of integers, the share that is equal to none of them."""
     if not _is_discrete(own) or not isinstance(own, torch.Tensor):
         return min(_error(own, answer, scale, known) for answer in answers)
     differs = torch.ones_like(own, dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""What compute-sanitizer's child is given of a job, and what it told (executor/sanitize.py). It decides nothing."""
+"""The inputs of compute-sanitizer's child from a job, and its report (executor/sanitize.py). It decides nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LIMIT_MS: Final = 1000 * (sanitize.LIMIT_S + 10)
 
 
 def look(job: Job | None, tool: Peer | None) -> Json:
-    """What is told in the verdict."""
+    """The report in the verdict."""
     try:
         if job is None or job.images is None:
             raise NotTheCandidate("the process that ran its plan has ended")

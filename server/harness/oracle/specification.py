@@ -1,7 +1,7 @@
-"""A task's specification as the reference's child tells it: checked before anything is made of it.
+"""A task's specification as the reference's child reports it: checked before it is used.
 
-The child has run the reference, so what it tells may be anything. What is refused here names the field; what passes has
-the form of SPEC, numbers that 64 bits hold, and trees that decode (values.py).
+The child has run the reference, so its report may be anything. A refusal names the field; an accepted report has the
+form of SPEC, numbers of 64 bits, and trees that decode (values.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FIGURES: Final = ("elements", "input_bytes", "output_bytes", "state_bytes", "pea
 
 
 class SpecRefused(ValueError):
-    """It is no specification: the text says where."""
+    """Not a valid specification: the text has the place."""
 
 
 def parse(data: bytes) -> Json:

@@ -1,11 +1,11 @@
-"""Device time of a plan beside its reference: CUDA graphs between CUDA events, fresh inputs and a cold cache each time.
+"""Device time of a plan and its reference: CUDA graphs between CUDA events, fresh inputs and a cold cache each time.
 
 Both sides queue a gate, a wash of the L2 cache, an event, one graph of `calls` calls on as many sets of inputs, and
-an event; what stands between the events is the figure, less what a graph takes beyond its kernels. So no launch of
-Python's, torch's or the driver's is in it, on either side. The two take turns, and every answer is compared whole.
+an event; the figure is the time between the events, less the time of a graph beyond its kernels. So it contains no
+launch of Python's, torch's or the driver's, on either side. The two take turns, and every answer is compared whole.
 
 The side under test is trusted code, since a plan is run by the executor; its kernels are not, and could find the
-events' memory. So the figure is held against the host's clock around the whole bell. docs/timing.md argues the rest.
+events' memory. So the figure is checked against the host's clock around the whole bell. docs/timing.md argues the rest.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ BELL_NS: Final = 100_000
 """Calls that take less than this are timed as several in one graph."""
 CALLS_MOST: Final = 12
 CHANGED: Final = 6
-"""Of so many calls of a bell one has changed inputs; of a bell of one call every other bell has."""
+"""Of this many calls of a bell one has changed inputs; of bells of one call every other one has."""
 ENOUGH: Final = 1.5
-"""A graph is recorded anew where its bell should have more than so many times its calls."""
+"""A graph is recorded anew if its bell should have more than this many times its calls."""
 SAVED: Final = 2.0
-"""Calls of a bell are timed one by one where one alone takes over so many times as long,"""
+"""Calls of a bell are timed one by one if a single one takes more than this many times as long,"""
 SAVED_NS: Final = 2_000
-"""and so much longer. What the first call brings into the cache saves the others less."""
+"""and this much longer. Data that the first call brings into the cache then save the others less."""
 STEPS_SET: Final = 253
 """Bound to a call with an event after each step."""
 STEPS_CALLS: Final = 3
@@ -59,8 +59,8 @@ AHEAD_BYTES: Final = 64 << 20
 ROWS_BYTES: Final = 8 << 20
 """Answers of a bell that come to no more are copied to be compared, all at once."""
 NARROW: Final = ((100_000, 0.003), (20_000, 0.01), (0, 0.02))
-"""Early stop: from so many nanoseconds of a call on, the interval of the median log-ratio is within this on either
-side. From one judgement to the next a short call is other by 1 % whatever the number of its bells."""
+"""Early stop: for calls from this length in nanoseconds, the interval of the median log-ratio is within this on either
+side. From one judgement to the next a short call differs by 1 % whatever the number of its bells."""
 WIDE: Final = 0.10
 TOO_SMALL_NS: Final = 1_000
 BUDGET_S: Final = 20.0
@@ -71,10 +71,10 @@ GATE_NS: Final = 5_000_000
 """The GPU waits so long at most until all of a bell is queued: a busy host takes a part of that now and then."""
 HOST_SHARE: Final = 0.25
 HOST_NS: Final = 3_000
-"""By so much may a bell take longer by the host's clock, with a warm cache, than it is credited with, with a cold one:
-a share, and what the start of a graph takes."""
+"""A bell may take this much longer by the host's clock, with a warm cache, than it is credited with, with a cold one:
+a share, and the time that the start of a graph takes."""
 LONG_NS: Final = 1_000_000
-"""What a bell takes that is held against the host's clock, at least: its calls are made again and again."""
+"""The least time of a bell that is checked against the host's clock: its calls are repeated."""
 HOST_TRIES: Final = 10
 VOID_MOST: Final = 8
 VOID_PAUSE_S: Final = 0.3
@@ -187,7 +187,7 @@ class DeviceTimer:
     # --- preparation ---
 
     def _arm(self, side: Side, bells: int) -> None:
-        """For so many bells of _bell(); until they have rung that process reads no message."""
+        """For `bells` bells of _bell(); until they have rung that process reads no message."""
         self._waiting = side
         side.peer.arm(bells, events=True, wash=self._job.policy.is_cold, gate_ns=GATE_NS)
 
@@ -200,13 +200,13 @@ class DeviceTimer:
         return side.ring(set_)[0]
 
     def _bells(self, side: Side, set_: int, bells: int) -> list[int]:
-        """The same of so many, one after another."""
+        """The same for several bells, one after another."""
         self._arm(side, bells)
         return [self._bell(side, set_) for _ in range(bells)]
 
     def _settle(self) -> None:
         """Ring what the reference still waits for: before that it reads no message, and others ask it next."""
-        with contextlib.suppress(PeerFailed):  # of which whoever asks it next is told
+        with contextlib.suppress(PeerFailed):  # the next request to the process reports it
             while self._ours.peer.armed:
                 self._bell(self._ours, GRAPH_SET)
 
@@ -251,7 +251,7 @@ class DeviceTimer:
                 self._bell(side, GRAPH_SET)
 
     def _record(self, calls: int) -> None:
-        """So many calls as one graph on each side, on inputs just drawn."""
+        """`calls` calls as one graph on each side, on inputs just drawn."""
         self._calls = calls
         self._draw([[None] * calls])
         self._place()
@@ -270,7 +270,7 @@ class DeviceTimer:
         return max(1.0, (statistics.median(found) - self._empty_ns) / self._calls)
 
     def _capture(self, calls: int) -> None:
-        """Record so many calls, on the sets from 0 on, as one graph on each side."""
+        """Record `calls` calls, on the sets from 0 on, as one graph on each side."""
         tf32 = self._job.precision() == "tf32"
         for side, limit_ms in ((self._ours, LIMIT_MS), (self._theirs, BUILD_LIMIT_MS)):
             self._waiting = side
@@ -286,7 +286,7 @@ class DeviceTimer:
                 bells=1,
             )
             side.peer.armed -= 1
-            side.ring(0)  # what a first call makes is no part of a graph
+            side.ring(0)  # work of a first call alone must not be in a graph
             try:
                 side.peer.capture(GRAPH_SET, calls, limit_ms, seeded=True)
             except PeerFailed as failure:
@@ -312,7 +312,7 @@ class DeviceTimer:
         return max(0.0, one_ns - (several_ns - one_ns) / (EMPTY_KERNELS - 1))
 
     def _draw(self, bells: list[list[str | None]]) -> None:
-        """Fresh inputs for so many bells into the reference's arena, those of each call under its transformation."""
+        """Fresh inputs for these bells into the reference's arena, those of each call under its transformation."""
         reference = self._job.reference
         self._waiting = self._ours
         transforms = [name for bell in bells for name in bell]
@@ -435,9 +435,9 @@ class DeviceTimer:
         return self._limits[key]
 
     def _is_compared(self) -> bool:
-        """Every element of every call's answer: all at once, and one by one where that is not sure.
+        """Every element of every call's answer: all at once, and one by one if that is uncertain.
 
-        False: a transformation made the reference answer what is not finite, for these draws, and is used no more.
+        False: a transformation gave the reference a non-finite answer, for these draws, and is used no more.
         """
         wanted, got = self._ours.outputs(self._calls), self._theirs.outputs(self._calls)
         pairs = [

@@ -1,8 +1,8 @@
-"""Cases of one submission that are judged together: one bell of the reference's for all of them, two of the
-candidate's, and one wait for all comparisons of what a model answers.
+"""Cases of one submission that are judged together: one bell of the reference for all of them, two of the candidate,
+and one wait for all comparisons of a model's answers.
 
-Nothing fails here: a case is passed, or its transformation is found unfit. Whatever else becomes of one, it is judged
-by itself, as if it had not been asked here.
+A case does not fail here: it is passed, or its transformation is found unfit. Any other case is judged by itself, as if
+it had not been tried here.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 BYTES_MOST: Final = 256 << 20
 """Of the inputs of cases that are judged together, and of their outputs in one bell."""
 SETS_MOST: Final = 240
-"""What lies above is for what is timed."""
+"""Calls of a longer bell are for timing."""
 CALLS_SHARE: Final = 0.25
-"""So much of the limit of one call may all calls of a bell take, by what one took before."""
+"""The share of the limit of one call that all calls of a bell may take, by the time of an earlier one."""
 
 Key = tuple[str, str | None, int]
 """Model, transformation and seed."""
@@ -287,7 +287,7 @@ class _Batch:
             original.max_abs = 0.0
             if silent:
                 _compare_rows(job, [original], [silent], is_silent=True)
-            job.has_own_work = original.max_abs is not None  # now its memory may hold what is right
+            job.has_own_work = original.max_abs is not None  # now its memory may hold right answers
             original.max_abs = known if job.has_own_work else None
 
     def _compare_calls(self, groups: list[list[Item]], count: int, original: Item | None) -> None:
@@ -309,7 +309,7 @@ class _Batch:
             item.call_ms = took_ms if candidate.device.type == "cuda" else None
 
     def _ring_silent(self, set_: int) -> list[torch.Tensor]:
-        """What is answered without the candidate's kernels; nothing where that is no answer of the right form."""
+        """The answer without the candidate's kernels; nothing if it does not have the right form."""
         job, candidate = self._job, self._job.candidate
         form = _form_of(self._items[-1])
         try:
@@ -421,13 +421,13 @@ def _answer_rows(job: Job, items: list[Item]) -> None:
 
 @dataclass(frozen=True)
 class _Figures:
-    """What one output of one answer comes to."""
+    """The statistics of one output of one answer."""
 
     scale: float
     error: float
     is_finite: float
     is_same_nan: float
-    """What is no number in one run is none in the other, and all else is finite."""
+    """Values that are NaN in one run are in the other, and all others are finite."""
     nans: float
     is_constant: float
     differing: float

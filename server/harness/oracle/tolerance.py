@@ -2,11 +2,11 @@
 
 An element matches when |got - expected| <= r * (s + |expected|), s being the root mean square of expected over
 the tensor's elements that are not zero, its largest hundredth left out, and FLOOR of the root mean square of all at
-least. What the dtype cannot hold as a normal number may be zero. r begins at the row's `base` and grows
-to MARGIN times the error that the reference itself makes in the task's own dtype, measured the same way against
-fp64, up to `most`. Integers and booleans equal the reference's own answer or its fp64 one; as many as these two differ
-in, AMBIGUOUS_MOST at most, may be a third value no further away than these are, or than one. A float of Python's is an
-output like a tensor of one element, held to NUMBER's row: of which dtype it was made it does not say.
+least. A value that the dtype cannot represent as a normal number may be zero. r begins at the row's `base` and grows
+to MARGIN times the error of the reference itself in the task's own dtype, measured the same way against fp64, up to
+`most`. Integers and booleans equal the reference's own answer or its fp64 one; as many elements as these two differ
+in, AMBIGUOUS_MOST at most, may have a third value no further away than these are, or than one. A float of Python's is
+an output like a tensor of one element, compared by NUMBER's row: it does not show the dtype from which it was made.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Row:
 MARGIN: Final = 4.0
 OUTLIER: Final = 10.0
 EXTREME_RATIO: Final = 0.995
-"""As a row's `ratio`, at most, for inputs under an extreme transformation: some are such that what the reference errs
-is chance (a softmax of logits of 10,000 whose two greatest are nearly one). Precision shows at the other inputs."""
+"""As a row's `ratio`, at most, for inputs under an extreme transformation: for some the reference's error is chance (a
+softmax of logits of 10,000 whose two greatest are nearly one). Precision shows at the other inputs."""
 LAST_DIGITS: Final = 2.0**-22
-"""So much may float32 answers to extreme inputs err, within OUTLIER times the limit, however small they are: a
-sigmoid or 1 + x on the way is about 1, and four of its last digits are all of that."""
+"""The error that float32 answers to extreme inputs may have, within OUTLIER times the limit, however small they are: a
+sigmoid or 1 + x on the way is about 1, and this is four of its last digits."""
 TABLE: Final[dict[torch.dtype, Row]] = {
     torch.float64: Row(1e-9, 1e-6, 1.0),
     torch.complex128: Row(1e-9, 1e-6, 1.0),
@@ -51,7 +51,7 @@ AMBIGUOUS_SANE: Final = 0.25
 AMBIGUOUS_LEAST: Final = 1e-4
 """Of integers that are computed from floats, however well the two runs agree: a division may round otherwise."""
 SCATTERED: Final = 3.0
-"""Standard deviations by which the number of ambiguous elements may be above what is expected."""
+"""Standard deviations by which the number of ambiguous elements may be above the expected one."""
 TF32_BASE: Final = 4e-3
 """`base` of float32 outputs for tasks whose reference itself changes when TF32 is allowed."""
 KERNELBENCH: Final = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 1e-2}
@@ -70,10 +70,10 @@ SUBNORMAL: Final = {
 }
 """GPUs flush results below it to zero in fast arithmetic. Not for float16, whose subnormal numbers are used."""
 ROUNDED_LEAST: Final = 256
-"""Fewer elements than this do not tell whether outputs were rounded."""
+"""Fewer elements than this do not show whether outputs were rounded."""
 MISROUNDED_MOST: Final = 0.25
 """Share of a float8 output's values that may be neighbours of right ones: a product in half precision errs in a tenth,
-who cuts off in a half."""
+truncation in a half."""
 DIFFERING: Final = 0.01
 """Share of an output's elements that must change with the inputs."""
 
@@ -108,7 +108,7 @@ class Difference:
 
 
 def as_tensor(leaf: Any) -> torch.Tensor | None:
-    """What is compared by a limit: a tensor, or one made of a float or a complex. None: equal or not."""
+    """The tensor that is compared by a limit, also made of a float or a complex. None: compared for equality."""
     if isinstance(leaf, torch.Tensor):
         return leaf
     if isinstance(leaf, float | complex):
@@ -117,14 +117,14 @@ def as_tensor(leaf: Any) -> torch.Tensor | None:
 
 
 def dtype_of(leaf: Any) -> torch.dtype:
-    """Whose row a leaf is held to."""
+    """The row of the table for a leaf."""
     return leaf.dtype if isinstance(leaf, torch.Tensor) else NUMBER
 
 
 def scale_of(expected: torch.Tensor) -> float:
     """Trimmed root mean square over finite elements but 0, from an even sample of at most SAMPLE; 0 for none.
 
-    Trimmed, so that a few spikes do not loosen what is asked of all the others. The device is waited for once.
+    Trimmed, so that a few spikes do not loosen the limit of all the others. The device is waited for once.
     """
     return float(scales_of(expected.reshape(1, -1))) if expected.numel() else 0.0
 
@@ -189,9 +189,9 @@ def differs(
 
 
 def is_rounded(got: torch.Tensor, allowed: torch.Tensor) -> bool:
-    """A float32 output whose values have 11 bits, or fewer, where the reference's have more: rounded on its way.
+    """A float32 output whose values have 11 bits, or fewer, if the reference's have more: rounded on its way.
 
-    One in float16 is, where its values have 8, which is bfloat16. allowed: a sample of the reference's own output in
+    A float16 output is, if its values have 8 bits, as in bfloat16. allowed: a sample of the reference's own output in
     the precision that is allowed, TF32 products included.
     """
     if got.dtype not in _LAST_BITS or allowed.dtype is not got.dtype:
@@ -219,11 +219,11 @@ def is_misrounded(got: torch.Tensor, own: torch.Tensor, expected: torch.Tensor) 
 
 
 _LAST_BITS: Final = {torch.float32: (torch.int32, 0x1FFF), torch.float16: (torch.int16, 0x7)}
-"""What float16, and what bfloat16 leaves 0."""
+"""The bits that are 0 after rounding to float16, and to bfloat16."""
 
 
 def _share_of_short(values: torch.Tensor) -> float:
-    """The share of elements whose last bits are 0; zeros and what is not finite left out, 0 for a few."""
+    """The share of elements whose last bits are 0; zeros and non-finite values left out, 0 for a few."""
     kept = values[torch.isfinite(values) & (values != 0)]
     if kept.numel() < ROUNDED_LEAST:
         return 0.0
@@ -305,8 +305,8 @@ def kernelbench_limit(dtype: torch.dtype) -> Limit:
 def compare(got: torch.Tensor, expected: torch.Tensor, limit: Limit, other: torch.Tensor | None = None) -> Difference:
     """Shapes must be equal. NaN and Inf match only where the reference has the same.
 
-    other: of integers, what is as right as `expected` where the two differ; of floats, a whole answer that is. Several
-    of these have one dimension more, the first.
+    other: of integers, values as right as `expected` where the two differ; of floats, another right answer. Several of
+    these have one dimension more, the first.
     """
     others = () if other is None else other.unbind() if other.dim() > expected.dim() else (other,)
     if others and not is_discrete(expected):
@@ -329,7 +329,7 @@ def is_discrete(tensor: torch.Tensor) -> bool:
 
 
 def ambiguous_most(share: float, elements: int, most: float) -> float:
-    """The share of so many that may be a third value where this share is ambiguous: a count scatters by its root."""
+    """The share of elements that may have a third value if this share is ambiguous: a count varies by its root."""
     return min(most, share + SCATTERED * math.sqrt(share / max(1, elements)))
 
 

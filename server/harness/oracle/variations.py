@@ -24,30 +24,30 @@ OUTLIER: Final = 1000.0
 """Times the median of magnitudes beyond which a value is taken for a spike."""
 ROW_SHARE: Final = 0.125
 OFFSET: Final = {torch.float64: 1000.0, torch.float32: 1000.0, torch.float16: 16.0, torch.bfloat16: 4.0}
-"""Added by `offset`. In half types it is no larger than leaves the values their last digits."""
+"""Added by `offset`. In half types it is so small that the values keep their last digits."""
 OPPOSED: Final = 100.0
-"""At most so much: a product of what `opposed` makes is far below zero, and not beyond what a mask is filled with."""
+"""At most this: a product of values of `opposed` is far below zero, and not below the values of a filled mask."""
 LARGE: Final = 100.0
 LOUD: Final = (5.0, 90.0)
-"""The largest overflows an exponential, and beside it none is zero in a softmax: the smallest is no further away than
-float32 goes."""
+"""The largest overflows an exponential, and with it no value of a softmax is zero: the smallest is no further away than
+the range of float32."""
 SMALL: Final = 1e-3
 FILLED_STEPS: Final = 5
-"""Powers of two, from 1 on, by which the values of `filled` are multiplied: some are seen beside large sums."""
+"""Powers of two, from 1 on, by which the values of `filled` are multiplied: some are visible in large sums."""
 ZERO_SHARE: Final = 0.125
 ROWS_LEAST: Final = 4
-"""Of so many rows one at least is zero throughout."""
+"""Of this many rows one at least is zero throughout."""
 ENDS_SHARE: Final = 1 / 64
 ENDS_LEAST: Final = 8
-"""Where there are so many: both ends, and the three next to each, of which a division rounds each otherwise."""
+"""With this many values: both ends, and the three next to each, each of which a division rounds differently."""
 NAN_EVERY: Final = 64
 NAN_MOST: Final = 16
-"""So that some of an answer is finite where each row is reduced."""
+"""So that a part of an answer is finite if each row is reduced."""
 ROWS_MAX: Final = 1 << 24
-"""Of a tensor with more rows only the first so many change places."""
+"""Of a tensor with more rows only this many change places."""
 SAMPLE: Final = 65536
 CHUNK: Final = 1 << 28
-"""Elements handled at once, so that a large input needs little memory beside itself."""
+"""Elements handled at once, so that a large input needs little additional memory."""
 
 
 def _generator(tensor: torch.Tensor, seed: int) -> torch.Generator:
@@ -123,7 +123,7 @@ def large(tensor: torch.Tensor, seed: int) -> bool:
 
 
 def loud(tensor: torch.Tensor, seed: int) -> bool:
-    """The values, in their order, from 5 to 90: what `large` is to who chooses among values. Zeros stay."""
+    """The values, in their order, from 5 to 90: in place of `large` for tasks that choose among values. Zeros stay."""
     finite = tensor[torch.isfinite(tensor)]  # a mask's infinities stay, too
     if is_label(tensor) or not finite.numel():
         return False
@@ -172,7 +172,7 @@ def filled(tensor: torch.Tensor, seed: int) -> bool:
 
 
 def negative(tensor: torch.Tensor, seed: int) -> bool:
-    """Every value below zero, none by rounding equal to another: who begins at zero takes the wrong one of several."""
+    """Every value below zero, and none equal to another by rounding: a maximum that starts at zero is then wrong."""
     if is_label(tensor) or tensor.itemsize < 4:  # of few digits many have the same magnitude
         return False
     tensor.copy_(torch.where(tensor > 0, -tensor, tensor))
@@ -228,7 +228,7 @@ def ties(tensor: torch.Tensor, seed: int) -> bool:
 
 
 def nan(tensor: torch.Tensor, seed: int) -> bool:
-    """A few values are no number: a maximum or a comparison may drop them."""
+    """A few values are NaN: a maximum or a comparison may drop them."""
     flat = _flat(tensor)
     if flat is None or is_label(tensor) or is_symmetric(tensor):
         return False
@@ -299,10 +299,9 @@ def constant_rows(tensor: torch.Tensor, seed: int) -> bool:
 
 
 def _summable(values: torch.Tensor) -> torch.Tensor:
-    """About these values, with eight binary digits and at most 1: a sum of one of them is exact whatever its order.
+    """About these values, with eight binary digits and at most 1: a sum of one of them is exact in any order.
 
-    A norm divides what is left of the mean's rounding by the root of its epsilon, and would tell honest kernels apart
-    by it.
+    A norm divides the rounding error of the mean by the root of its epsilon, which would make honest kernels differ.
     """
     mantissa, exponent = torch.frexp(values.double())
     return torch.ldexp(torch.round(mantissa * 256) / 256, exponent.clamp(max=0)).to(values.dtype)
@@ -362,7 +361,7 @@ def _spike_ends(tensor: torch.Tensor, before: torch.Tensor, seed: int, *, both: 
 
 
 def sparse_sets(first: torch.Tensor, sets: int, distance: int, seed: int) -> bool:
-    """The same for so many tensors like this one, the next ones `distance` bytes further each in its memory."""
+    """The same for `n` tensors like this one, each next one `distance` bytes further in its memory."""
     flat = _flat(first)
     if flat is None or not flat.numel() or is_symmetric(first) or is_flags(first) or is_sorted(first):
         return False
@@ -409,9 +408,9 @@ SECRET: Final = (
 )  # fmt: skip
 """Of these one is chosen for each submission by its secret seed; `signs` and `spikes` are always tried."""
 EXTREME: Final = (*SECRET, "spikes")
-"""Whose inputs leave some answers of the reference's to chance: a few elements may differ by more."""
+"""Transformations whose inputs leave some answers of the reference to chance: a few elements may differ by more."""
 TIED: Final = ("zeros", "ties", "constant rows", "offset", "lowered", "opposed")
-"""Whose inputs have equal values, by rounding at least: of no use where the answer says which of some was chosen."""
+"""Those with equal values, by rounding at least: of no use if the answer shows which of equal values was chosen."""
 CHOOSERS: Final = {"large": "loud", "lowered": "negative"}
 """What stands for these where the answer says which of some was chosen."""
 MOVING: Final = ("offset", "lowered", "opposed")
@@ -420,7 +419,7 @@ UNTIMED: Final = {"spikes", "nan"}
 """Not in timed calls: beside spikes precision does not show, and by NaN nothing is decided."""
 INTEGERS: Final = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 REARRANGING: Final = ("permuted", "shifted")
-"""Applied to the first case's own inputs: the same values elsewhere, which a remembered answer does not know."""
+"""Applied to the first case's own inputs: the same values in other places, which a remembered answer does not match."""
 
 
 def apply(name: str, tensors: list[torch.Tensor], seed: int) -> bool:
@@ -442,9 +441,9 @@ def apply(name: str, tensors: list[torch.Tensor], seed: int) -> bool:
 
 
 def name_for(name: str, case: Mapping[str, Any], *, is_half: bool = False) -> str | None:
-    """The transformation that stands for this one in a case whose reference may not take it; None: there is none.
+    """The replacement of this transformation in a case whose reference may not accept it; None: there is none.
 
-    is_half: some inputs are of half types, of which equal ones are told apart by less than is left of `small`.
+    is_half: some inputs are of half types; equal ones are made distinct by less than the precision that `small` leaves.
     """
     if is_half and name == "small" and case.get("breaks_ties", True):
         return None
@@ -452,7 +451,7 @@ def name_for(name: str, case: Mapping[str, Any], *, is_half: bool = False) -> st
         return None
     if case.get("breaks_ties", True) and name in CHOOSERS:
         return CHOOSERS[name]
-    if case.get("breaks_ties", True) and name in (*TIED, "spikes"):  # beside a spike a softmax has nothing but zeros
+    if case.get("breaks_ties", True) and name in (*TIED, "spikes"):  # with a spike all else of a softmax is zero
         return None
     return name if name != "ends" or case.get("varies_integers", False) else None
 
