@@ -31,7 +31,7 @@ LIMIT_S = 900
 KEEP = 2
 PROSE = "I would begin by looking at the memory traffic, and then choose a block size."
 
-# What the scripted model answers to each task, in this order; candidates of tests/candidates.
+# The answers of the scripted model to each task, in this order; candidates of tests/candidates.
 ANSWERS = {
     "relu": ("leaky", "honest", "no_kernel", "syntax_error", "honest", PROSE),
     "softmax": ("padding_counts", "honest_heuristics", "honest", "unnormalised", "nan", PROSE),

@@ -156,7 +156,7 @@ def demo(programs: Path, python: str) -> int:
 
 
 def serve(daemon: Daemon) -> None:
-    try:  # whoever reads that may press it at once
+    try:  # Ctrl-C may come as soon as this is printed
         print(f"\nThe dashboard: {daemon.url}/   (Ctrl-C ends it)", flush=True)
         daemon.process.wait()
     except KeyboardInterrupt:

@@ -98,7 +98,7 @@ class Node:
         self.url = url
 
     def call(self, method: str, path: str, body: object = None, limit_s: float = LIMIT_S) -> tuple[int, Json]:
-        """Status and document; OSError where nobody answers."""
+        """Status and document; OSError if there is no answer."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"} if data is not None else {}
         request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)
@@ -138,7 +138,7 @@ class Node:
 
 @dataclass
 class History:
-    """What the clients were told."""
+    """The responses that the clients received."""
 
     acknowledged: list[str] = field(default_factory=list)
     verdicts: dict[str, set[str]] = field(default_factory=dict)
@@ -184,7 +184,7 @@ class Cluster:
         return [node for node in self.nodes.values() if node.process.poll() is None]
 
     def held_by(self, name: str) -> list[str]:
-        """What runs there, by the store."""
+        """The submissions that run there, by the store."""
         return self.database.ask(f"SELECT id FROM verifierd.job WHERE state = 1 AND node = '{name}'")
 
     def wait_taken(self, ids: Sequence[str], dead: str) -> None:
@@ -216,7 +216,7 @@ def post_all(cluster: Cluster, history: History, each: int, seconds: float) -> N
 
 
 def collect(cluster: Cluster, history: History) -> None:
-    """Each verdict from each living node: whoever accepted it, any of them answers."""
+    """Each verdict from each living node: any node answers, whichever accepted the submission."""
     deadline = time.monotonic() + LIMIT_S
     for node in cluster.living():
         for one in history.acknowledged:
