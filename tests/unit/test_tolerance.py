@@ -134,6 +134,15 @@ def test_small_answers_to_extreme_inputs_may_have_the_last_digits_of_one(
         assert compare(wanted + error, wanted, limit).is_match(limit) == (is_right and ratio < 1.0)
 
 
+def test_an_answer_vanishes_beside_a_plain_one() -> None:
+    """What log(1 + exp(-x)) answers at x = 20 is the last digit of one, or nothing."""
+    plain = (0.7, None, 1.0)
+    assert tolerance.vanishes((2e-9, None, 1e-8), plain)
+    assert not tolerance.vanishes((2e-9, None, 1e-6), plain)
+    assert not tolerance.vanishes((2e-9,), (3e-9,))
+    assert not tolerance.vanishes((None,), (None,))
+
+
 def _attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, parts: int) -> torch.Tensor:
     """Causal; each logit a sum of so many sums."""
     width = q.shape[-1] // parts

@@ -929,8 +929,10 @@ class Job:
             raise
         if expected is None or (expected.is_constant() and not (self.first and self.first.is_constant())):
             return None
-        is_same = self._is_plain_known(case) and self.first is not None and not expected.differs(self.first)
-        return None if is_same else expected
+        if not self._is_plain_known(case) or self.first is None:
+            return expected
+        is_lost = transform in variations.MOVING and expected.vanishes(self.first)
+        return None if is_lost or not expected.differs(self.first) else expected
 
     def precision(self) -> str:
         return "ieee" if self.policy.name == "kernelbench" else self.policy.precision

@@ -41,6 +41,7 @@ from oracle.tolerance import (
     relative_error,
     sample,
     scale_of,
+    vanishes,
 )
 
 WEIGHT_SEEDS: Final = (42, 1042, 1042)
@@ -312,13 +313,17 @@ class Expected:
         return self.scales[index] if self.scales else None
 
     def plain_scales(self) -> tuple[float | None, ...]:
-        """Of sampled plain answers: what those to spiked inputs are held to."""
+        """scale_here() of each. Of sampled plain answers: what those to spiked inputs are held to."""
         return tuple(map(self.scale_here, range(len(self.values))))
 
     def is_constant(self) -> bool:
         """Each output has one value alone, more or less: whatever is wrong elsewhere could answer so."""
         leaves = [sample(leaf) for leaf in self.values if isinstance(leaf, torch.Tensor) and leaf.numel() > 1]
         return bool(leaves) and all(bool((leaf == leaf[0]).all()) for leaf in leaves)
+
+    def vanishes(self, first: Expected) -> bool:
+        """Beside the plain answer nothing is left: 1 + x on the way has none of its digits."""
+        return vanishes(self.plain_scales(), first.plain_scales())
 
     def other(self, index: int) -> torch.Tensor | None:
         return self.others[index] if self.others else None

@@ -449,6 +449,9 @@ def _is_fit(job: Job, item: Item, found: list[_Figures], rows: list[_Output]) ->
     several = [one for one, row in zip(found, rows, strict=True) if row.wide.shape[1] > 1]
     if several and all(one.is_constant for one in several) and not (job.first and job.first.is_constant()):
         return False
+    plain = job.first.plain_scales() if job.first and item.case["name"] == "own" else ()
+    if item.transform in variations.MOVING and tolerance.vanishes((one.scale for one in found), plain):
+        return False
     few = (tolerance.DIFFERING * row.sampled for row in rows)
     return any(not 0 <= one.differing <= most for one, most in zip(found, few, strict=True))
 

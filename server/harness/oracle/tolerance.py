@@ -12,7 +12,7 @@ an output like a tensor of one element, compared by NUMBER's row: it does not sh
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -168,6 +168,14 @@ def sampled_rows(rows: torch.Tensor) -> torch.Tensor:
 def _scale(expected: torch.Tensor, most: float | None, known: float | None) -> float:
     found = scale_of(expected) if known is None else known
     return min(found, most) if most else found
+
+
+def vanishes(scales: Iterable[float | None], plain: Iterable[float | None]) -> bool:
+    """All of an answer is less than the last digits of the plain one. scales, plain: scale_of() each output; None: it
+    has none."""
+    both = zip(scales, plain, strict=False)
+    lost = [now < LAST_DIGITS * before for now, before in both if now is not None and before is not None]
+    return bool(lost) and all(lost)
 
 
 def sample(leaf: torch.Tensor) -> torch.Tensor:

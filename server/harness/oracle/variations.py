@@ -414,7 +414,8 @@ TIED: Final = ("zeros", "ties", "constant rows", "offset", "lowered", "opposed")
 CHOOSERS: Final = {"large": "loud", "lowered": "negative"}
 """What stands for these where the answer says which of some was chosen."""
 MOVING: Final = ("offset", "lowered", "opposed")
-"""Which leave a matrix next to one that has no inverse: what is made of it depends on how it was rounded."""
+"""Which leave a matrix next to one that has no inverse: what is made of it depends on how it was rounded. They
+may leave less of an answer than log(1 + x) has digits of, too."""
 UNTIMED: Final = {"spikes", "nan"}
 """Not in timed calls: beside spikes precision does not show, and by NaN nothing is decided."""
 INTEGERS: Final = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
