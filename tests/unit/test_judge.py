@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 import rig
@@ -170,3 +171,18 @@ def test_a_timed_answer_may_take_another_of_equal_inputs_as_a_checked_one_may(dt
     assert not tolerance.compare(got, wanted, limit).is_match(limit)
     job._tied = {}
     assert not tolerance.compare(got, wanted, job.timing_limit(0, wanted)).is_match(job.timing_limit(0, wanted))
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_process_that_is_lost_at_a_size_that_decides_nothing_is_ended(
+    monkeypatch: pytest.MonkeyPatch, is_gone: bool
+) -> None:
+    """Its kernel had no end there, and the next submission waited two seconds for it to be made ready for others."""
+    monkeypatch.setattr(judge, "others_of", lambda spec, device: [{"name": "size", "overrides": {"N": 5}}])
+    result = judge.CaseResult("size", "timeout", "as told", is_gone=is_gone)
+    job = mock.MagicMock(is_planned=True, _judge_items=lambda items: None, _case=lambda *_, **__: result)
+    job.reference.model.return_value = "own.0", []
+    report = judge.Report("timing", "pass")
+    judge.Job.tell_generality(job, report)
+    assert job.candidate.end.call_count == is_gone
+    assert "timeout: as told" in str(report.generality)

@@ -505,6 +505,7 @@ class Job:
                 result = gone or self._case(told, step, self.reference.told_seed, twice=False)
                 results.append((case, result))
                 if result.is_gone:
+                    self.candidate.end()  # who comes next would wait for it, where its kernel has no end
                     break
         failed = next(((case, result) for case, result in results if result.class_ is not None), None)
         held = sum(result.class_ is None for _, result in results)
