@@ -17,7 +17,7 @@ bool access_sees_detail(const struct exchange *x);
 json_t *access_view(const struct exchange *x, json_t *document);
 /* Keep in the audit trail what the caller does to an object (NULL: none); a trail that cannot be written is logged. */
 void access_note(const struct exchange *x, const char *action, const char *object);
-/* Write the caller's name over what the body of a new submission or group says of its client. */
+/* Replace the client in the body of a new submission or group by the caller's name. */
 void access_stamp(struct exchange *x);
 
 #endif

@@ -13,7 +13,9 @@ bool exchange_refused(struct exchange *x, const struct funnel_answer *answer);
  */
 void exchange_made(struct exchange *x, const struct funnel_answer *answer, const char *what,
                    exchange_cb *again, exchange_cb *then);
-/* Of an answer about what a POST made, below this path: where it is, and what became of the caller's wishes. */
+/*
+ * For a response about a resource that a POST made, below this path: its location, and which preferences were applied.
+ */
 void exchange_accept_headers(struct exchange *x, const char *path);
 #define LIMIT_MAX 200 /* rows of a page */
 /* limit=, 1 to LIMIT_MAX, 50 when absent; 0: the problem is sent. */

@@ -117,7 +117,7 @@ compat_speedup(const struct compat_item *item)
     return isfinite(speedup) ? speedup : 0;
 }
 
-/* --- what the address says --- */
+/* --- parameters of the address --- */
 
 /* A name, or a JSON object. NULL: the object cannot be read. Given. */
 static json_t *

@@ -3,7 +3,7 @@
  * Private to http/. Loop thread.
  *
  * A format (compat_formats.c) reads its request into submissions as
- * POST /v1/submissions has them, and writes what became of them. Everything
+ * POST /v1/submissions has them, and writes their results. Everything
  * between is common (compat.c). docs/trainers.md has the tables for people.
  */
 #ifndef HTTP_COMPAT_H
@@ -48,7 +48,7 @@ struct compat_job {
     int64_t deadline_ns;
     double fill;   /* stands for a reward that is null */
     bool is_asked; /* reply=object */
-    bool is_batch; /* the address says so */
+    bool is_batch; /* by the address */
     json_t *policy, *reward, *run;
     json_t *request;           /* the body; a reference */
     struct compat_item *items; /* owned */

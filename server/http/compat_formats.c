@@ -478,7 +478,7 @@ kernelgym_read_one(struct compat_job *job, json_t *request, const char *base, st
     return 0;
 }
 
-/* The client reads for as long as its own timeout says, and polls if this says "processing". */
+/* The client reads until its own timeout, and polls if the state is "processing". */
 static void
 kernelgym_deadline(struct compat_job *job, json_t *request)
 {

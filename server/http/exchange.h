@@ -30,8 +30,8 @@ struct pending {
 };
 
 /*
- * Reads of the store that an exchange waits for: the first member of a struct that has copies of what they need and room
- * for what they come to.
+ * Reads of the store that an exchange waits for: the first member of a struct that has copies of their input and room
+ * for their results.
  */
 struct exchange_read {
     struct pending pending; /* its then is not used */
@@ -98,7 +98,7 @@ struct exchange {
     char body_hash[HASH_TEXT_SIZE]; /* where there is a key */
     const char *warning;            /* static: of what was accepted; NULL: none */
     bool is_replay;                 /* answered again, by a key that is known */
-    double wait_s;                  /* asked for, or what the route waits; < 0: not */
+    double wait_s;                  /* requested, or the route's default; < 0: none */
     bool is_preferred;              /* by Prefer, so Preference-Applied is due */
     struct pending *pending;
     bool is_reading; /* pending is of a read of the store, which ends by itself */
@@ -153,7 +153,7 @@ void exchange_problem(struct exchange *x, enum problem problem, const char *form
     __attribute__((format(printf, 3, 4)));
 /* As a problem of an error of the store or the funnel, looking for the thing called name. */
 void exchange_error(struct exchange *x, const struct error *err, const char *name);
-/* A problem that says where: member is "pointer" or "parameter". */
+/* A problem with the place of the fault: member is "pointer" or "parameter". */
 void exchange_problem_at(struct exchange *x, enum problem problem, const char *member, const char *where,
                          const char *text);
 /* A parameter of the address; returns false, so that a caller can return it: nothing more is sent. */
@@ -169,7 +169,7 @@ void exchange_problem_set(struct exchange *x, enum problem problem, const char *
 struct pending *exchange_begin(struct exchange *x, struct running_key *key, exchange_answer_cb *then);
 void exchange_pending_cb(void *arg, const struct funnel_answer *answer);
 
-/* A header of the request: how often it came, and what it said last, NULL where it said nothing. View. */
+/* A header of the request: how often it came, and its last value, NULL if there is none. View. */
 struct header_found {
     const char *name, *value;
     unsigned n;

@@ -16,9 +16,9 @@
  * Theory of operation. libmicrohttpd asks for the next bytes when the client
  * has taken the last ones; then, and only then, the next rows are read on a thread
  * of the store, a page at a time and over the store's own cursor, while the
- * connection is suspended: an export of everything costs one buffer. New submissions do not shift it: it goes from the newest
- * there was to the oldest. A client that does not take a buffer in the time
- * that it has for an answer is let go, and so is an export that takes hours.
+ * connection is suspended: an export of everything costs one buffer. New submissions do not shift it: it goes from the
+ * newest at its beginning to the oldest. A client that does not take a buffer within the time limit of a response is
+ * disconnected, and so is an export that takes hours.
  */
 
 #define EXPORTS_MAX 8

@@ -403,7 +403,7 @@ source_document(struct exchange *x)
     return ptr_take(&document);
 }
 
-/* An Idempotency-Key is of the whole request: the source, and what the address says of it. */
+/* An Idempotency-Key is of the whole request: the source, and the parameters of the address. */
 static void
 hash_source(struct exchange *x)
 {

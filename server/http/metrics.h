@@ -8,7 +8,7 @@
 
 #define METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
-/* Append what /v1/status says (borrowed), one family for each figure; docs/metrics.md lists them. 0 or ERR_NOMEM. */
+/* Append the figures of /v1/status (borrowed), one family for each; docs/metrics.md lists them. 0 or ERR_NOMEM. */
 int metrics_write(json_t *status, struct buffer *out);
 
 #endif

@@ -36,7 +36,7 @@ free_run(struct exchange_read *call)
     exchange_read_free(call);
 }
 
-/* --- what counts come to --- */
+/* --- results of the counts --- */
 
 static json_t *
 step_json(int64_t step)

@@ -316,7 +316,7 @@ service_stats(struct exchange *x)
         exchange_json(x, 200, funnel_stats(x->http->funnel));
 }
 
-/* [{"method","route","seconds":histogram}] of what was asked for at least once. Given. */
+/* [{"method","route","seconds":histogram}] of the routes that had at least one request. Given. */
 static json_t *
 durations(const struct http *h)
 {

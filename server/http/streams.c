@@ -196,7 +196,7 @@ write_end(struct stream *s, const char *why)
                        json_pack("{s:s, s:s}", "reason", "finished", "id", s->exchange->id));
 }
 
-/* --- what has to be asked for: the stream rests until the answer is there --- */
+/* --- reads of the store: the stream waits until the answer is there --- */
 
 static void
 wake(struct stream *s)

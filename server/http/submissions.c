@@ -140,7 +140,7 @@ answer_added(struct exchange *x)
     look(x, x->id, read_row, NULL, found_added);
 }
 
-/* Held where it is asked for; one that has ended will not change any more, and is not read a second time. */
+/* Held if the request says so; a submission that has ended will not change any more, and is not read a second time. */
 static void
 found_first(struct exchange *x, struct look *l)
 {
@@ -156,7 +156,7 @@ submission_show(struct exchange *x)
     look(x, x->target.segments[2], read_row, NULL, found_first);
 }
 
-/* {"id","state","links"}: as of the moment when it was accepted, so that a replay says the same. */
+/* {"id","state","links"}: as of its acceptance, so that a replay of the response is the same. */
 static void
 answer_accepted(struct exchange *x)
 {

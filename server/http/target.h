@@ -55,7 +55,7 @@ bool traceparent_trace(const char *header, char trace[TRACE_SIZE]);
 
 /*
  * The value of an Idempotency-Key header: 1 to size - 1 visible ASCII characters but quotes and backslashes, in double
- * quotes (as the draft wants it) or without (as most clients send it). False: it is none.
+ * quotes (as the draft requires) or without (as most clients send it). False: it is malformed.
  */
 bool idempotency_key(const char *value, char *out, size_t size);
 

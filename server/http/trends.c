@@ -22,7 +22,7 @@ static const struct window {
     { "30d", 30 * 86400, STORE_TREND_LONG_S },
 };
 
-/* The window asked for, of those of at least least_s; NULL: the problem is sent. */
+/* The requested window, of those of at least least_s; NULL: the problem is sent. */
 static const struct window *
 window_of(struct exchange *x, const char *otherwise, int64_t least_s)
 {
