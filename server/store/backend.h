@@ -1,7 +1,7 @@
 /*
- * backend.h - what a database offers to be the store: two tables of operations, all of them blocking. store/ calls them
- * on threads of its own and brings the outcome to the loop; a back end knows no loop, no queue and no callback of the
- * daemon. Private to store/ and its back ends.
+ * backend.h - the operations of a database as the store: two tables, all of them blocking. store/ calls them on threads
+ * of its own and brings the outcome to the loop; a back end uses no loop, no queue and no callback of the daemon.
+ * Private to store/ and its back ends.
  *
  * Every operation returns 0 or a code of store.h and fills err. One back end means one connection that writes; each
  * reader has a connection of its own.
@@ -75,7 +75,7 @@ struct backend_ops {
     /*
      * Writer's thread, as all that follows. One transaction holds many writes, each of them between save() and keep(),
      * or undo() where it failed. is_open: false once the database has rolled the whole transaction back by itself.
-     * ERR_UNAVAILABLE after begin(): nothing of the transaction is there, through no fault of a write's; it is made again.
+     * ERR_UNAVAILABLE after begin(): nothing of the transaction is stored, and no write is the cause; it is repeated.
      */
     int (*begin)(struct store_backend *b, struct error *err);
     int (*commit)(struct store_backend *b, struct error *err);
@@ -115,7 +115,7 @@ struct backend_ops {
     int (*vacuum)(struct store_backend *b, struct store_sweep *step, struct error *err);
     /* Remove it, and all that is counted of it. */
     int (*drop_task)(struct store_backend *b, const char *id, struct error *err);
-    /* A new submission is to be judged; together: its group, or NULL. NULL: its row says so. */
+    /* A new submission is to be judged; together: its group, or NULL. NULL: its row shows it. */
     int (*add_job)(struct store_backend *b, const struct submission_row *row, const char *together,
                    const struct labels *labels, struct error *err);
     /* The writes of store.h that are not in changes.c; see there for what they mean and which codes they return. */
@@ -129,8 +129,8 @@ struct sql_dialect {
     /* The columns of a submission (s), of a group and of sums of groups (g), in the order of reads.c; "FROM" for them. */
     const char *submission_columns, *submissions, *group_columns, *group_counts, *group_counts_from;
     const char *
-        policy_version; /* of a submission: in no column of its own, since it is asked for within a run alone */
-    const char *live_state; /* the column that says queued and running */
+        policy_version; /* of a submission: without a column of its own, since it is only queried within a run */
+    const char *live_state; /* the column with the state queued or running */
     const char *unfinished; /* behind the columns: all that is queued or running, oldest first */
     const char *queued;     /* "FROM": all that is queued of a client, $1 */
     /* Whole statements, in the order of their parameters in reads.c and sums_reads.c. */

@@ -255,7 +255,7 @@ insert_submission(struct store_backend *b, const struct submission_row *row, con
 {
     AUTO_JSON json_t *verdict = verdict_read(row->verdict);
     AUTO_FREE char *brief = verdict ? brief_text(verdict) : NULL;
-    bool is_job = b->ops->add_job && row->state < SUBMISSION_DONE; /* which says then whether it runs */
+    bool is_job = b->ops->add_job && row->state < SUBMISSION_DONE; /* the table of jobs then has its state */
 
     return change(b, "add a submission",
                   "INSERT INTO submission (id, group_id, group_index, task_id, source_hash, state, priority,"

@@ -1,4 +1,7 @@
-/* labels.h - what the store looks for in a request: the run and step that its metadata says, the GPU that it asks for. Pure; any thread. */
+/*
+ * labels.h - the members of a request that the store reads: the run and step in its metadata, the GPU. Pure; any
+ * thread.
+ */
 #ifndef STORE_LABELS_H
 #define STORE_LABELS_H
 

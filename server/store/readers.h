@@ -1,6 +1,6 @@
 /*
- * readers.h - the threads that read: each has a reader of its own, takes the oldest request, and hands the outcome to the
- * loop. They know nothing of what a request reads. Loop thread only.
+ * readers.h - the threads that read: each has a reader of its own, takes the oldest request, and returns the outcome to
+ * the loop. They do not depend on the kind of request. Loop thread only.
  */
 #ifndef STORE_READERS_H
 #define STORE_READERS_H

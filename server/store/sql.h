@@ -1,6 +1,6 @@
 /*
- * sql.h - what a database is asked and how its answers are read, whichever it is. Private to store/ and its back ends.
- * Statements are written for both: $1 is the first parameter, and a type is said by CAST.
+ * sql.h - queries and their results, for any database. Private to store/ and its back ends.
+ * Statements are written for both: $1 is the first parameter, and a type is given by CAST.
  */
 #ifndef STORE_SQL_H
 #define STORE_SQL_H

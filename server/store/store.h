@@ -52,7 +52,7 @@ int store_check(const char *where, const struct store_options *options, struct s
  * out: the versions before.
  */
 struct store_schema {
-    int64_t version; /* that is there; 0: no store yet. A newer one that says it will do is above known */
+    int64_t version; /* that is there; 0: no store yet. A newer one that may be used is above known */
     int64_t known;   /* this program's */
 };
 int store_migrate(const char *where, const struct store_options *options, bool only_look,
@@ -297,7 +297,10 @@ int store_claim(struct store *s, const struct store_lease *l, const struct store
 int store_claim_next(struct store *s, const struct store_lease *l, const struct store_wants *wants,
                      size_t most, struct store_claim *out, size_t *n, store_done_cb *cb, void *arg,
                      struct error *err);
-/* Give it back: it waits again, with the attempts that c says (less this one where it was cut short). cb may be NULL, here and below. */
+/*
+ * Release it: it waits again, with the attempts in c (less this one if it was interrupted). cb may be NULL, here and
+ * below.
+ */
 int store_release(struct store *s, const struct store_claim *c, store_done_cb *cb, void *arg,
                   struct error *err);
 /*
@@ -311,7 +314,7 @@ struct store_carried {
 };
 int store_hand_on(struct store *s, const struct store_claim *c, const struct store_carried *carried,
                   store_done_cb *cb, void *arg, struct error *err);
-/* It goes on under the claim with the attempts that c says: while it only waits for a device, this one does not count. */
+/* Set the attempts of a claim to those in c: while it only waits for a device, this one does not count. */
 int store_set_attempts(struct store *s, const struct store_claim *c, store_done_cb *cb, void *arg,
                        struct error *err);
 /*
@@ -365,8 +368,8 @@ int store_sweep_step(struct store *s, struct store_sweep *step, store_done_cb *c
 
 int reader_get_task(struct store_reader *r, const char *id, struct task_row *out, struct error *err);
 /*
- * The task that the client calls so (is_own), else the one that any client has called so for longest. client NULL: the
- * operator.
+ * The task that has this name from the client (is_own), else the one that has had it for longest from any client.
+ * client NULL: the operator.
  */
 int reader_find_task(struct store_reader *r, const char *client, const char *name, char id[HASH_TEXT_SIZE],
                      bool *is_own, struct error *err);
@@ -396,7 +399,7 @@ int reader_get_key(struct store_reader *r, const char *client, const char *key, 
                    struct key_row *out, struct error *err);
 /*
  * Calls row_cb for each submission of the group in order; the row is borrowed. row_cb returns false to stop.
- * ERR_NOTFOUND: no such group. A list must not be asked for again from its own callback.
+ * ERR_NOTFOUND: no such group. A list must not be read again from its own callback.
  */
 typedef bool store_submission_cb(void *arg, const struct submission_row *row);
 int reader_each_of_group(struct store_reader *r, const char *group_id, store_submission_cb *row_cb, void *arg,
@@ -427,8 +430,8 @@ struct submission_filter {
     const char *client;
     const char *group_id;
     const char *run;            /* labels.h */
-    int64_t step;               /* of the run; < 0: any. Without a run it is not looked at */
-    const char *policy_version; /* of the run, as its metadata says; likewise */
+    int64_t step;               /* of the run; < 0: any. Without a run it is ignored */
+    const char *policy_version; /* of the run, in its metadata; likewise */
     const char *before;         /* id: only older ones (the cursor); NULL: from the newest */
     int limit;                  /* 1 .. 200, else ERR_INPUT */
 };
@@ -447,7 +450,7 @@ typedef bool store_task_cb(void *arg, const struct task_row *row); /* reference 
 int reader_list_tasks(struct store_reader *r, const char *name, const char *after, int limit,
                       store_task_cb *row_cb, void *arg, struct error *err);
 
-/* Every submission that is queued or running, oldest first: what a restart takes up again. */
+/* Every submission that is queued or running, oldest first: those that a restart adopts. */
 int reader_each_unfinished(struct store_reader *r, store_submission_cb *row_cb, void *arg, struct error *err);
 
 /* The newest of each GPU's name; the row is borrowed. */
@@ -561,7 +564,7 @@ struct group_sum_row {
 };
 struct groups_filter {
     const char *client, *run; /* NULL: any */
-    int64_t step;             /* of the run; < 0: any. Without a run it is not looked at */
+    int64_t step;             /* of the run; < 0: any. Without a run it is ignored */
     const char *before;       /* id, NULL to begin */
     int limit;                /* 1 .. 51 */
 };
@@ -588,7 +591,7 @@ struct run_counts {
 };
 struct run_row {
     const char *run;
-    int64_t first_step, last_step; /* < 0: none said its step */
+    int64_t first_step, last_step; /* < 0: none had a step */
     int64_t first_ms, last_ms;     /* when the first and the last one ended */
     struct run_counts counts;
 };
@@ -620,7 +623,7 @@ struct node_row {
     int64_t epoch, lease_left_ms; /* negative: it has ended */
     bool is_draining;
     int64_t claimed;   /* submissions that run there */
-    const char *about; /* JSON; NULL: it has said nothing yet */
+    const char *about; /* JSON; NULL: not reported yet */
 };
 typedef void store_node_cb(void *arg, const struct node_row *row);
 /* By name. A file has one daemon, and lists none. */

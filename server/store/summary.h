@@ -19,7 +19,7 @@ struct summary {
     double wait_ms;                                               /* in the queues of all stages */
     char gpu[SUMMARY_GPU_SIZE];                                   /* its name, or "" */
     bool
-        is_weakened; /* the policy let more through than its name says: it counts in no sum but that of failures */
+        is_weakened; /* the policy allowed more than the one of its name: it counts only in the sum of failures */
     char message[SUMMARY_MESSAGE_SIZE]; /* its cause, without place and figures; "" for class ok */
 };
 

@@ -29,7 +29,7 @@
 #include "common/log.h"
 #include "server/store/backend.h"
 
-#define TRIES 8 /* of a transaction that is lost through no fault of its writes */
+#define TRIES 8 /* of a transaction that is lost without an error of its writes */
 #define WRITER_WEIGHT_MAX ((size_t)256 * 1024 * 1024)
 
 struct write_list {

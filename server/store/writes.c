@@ -351,7 +351,7 @@ apply_order(struct write *write, struct store_backend *b, struct error *err)
     return w->order(b, &w->o, err);
 }
 
-/* Queue what the template says. */
+/* Queue the write described by the template. */
 static int
 put_own(struct store *s, const struct own_write *template, store_done_cb *cb, void *arg, struct error *err)
 {

@@ -11,7 +11,7 @@
  * 0 or as pg_ask() else.
  */
 int pg_check_server(struct pg_link *l, bool is_relaxed, struct error *err);
-/* The same for the version alone, as PQserverVersion() has it. */
+/* The same for the version alone, from PQserverVersion(). */
 int pg_check_version(int version, struct error *err);
 
 /* ERR_CONFLICT, with what to do. */

@@ -140,7 +140,7 @@ is_one_of(const char *state, const char *const *states, size_t n)
     return false;
 }
 
-/* The server said no. */
+/* The server refused it. */
 static int
 fail_answer(struct pg_link *l, const PGresult *r, const char *what, struct error *err)
 {
@@ -314,7 +314,7 @@ send_statement(struct pg_link *l, const struct pg_statement *s, const struct sql
     return PQsendQueryPrepared(l->conn, s->name, (int)n, texts, sizes, formats, 0) && PQpipelineSync(l->conn);
 }
 
-/* Nor does its server take up another connection: else what was asked is slow. */
+/* The server accepts no other connection either: otherwise only the statement is slow. */
 static bool
 is_hung(const struct pg_link *l)
 {
@@ -343,7 +343,7 @@ get_result(struct pg_link *l)
     return l->is_hung ? NULL : PQgetResult(l->conn);
 }
 
-/* The answer to the next of what was sent; NULL: there is none. */
+/* The result of the next statement sent; NULL: there is none. */
 static PGresult *
 next_answer(struct pg_link *l)
 {

@@ -17,14 +17,14 @@
 #define PG_VALUES_MAX 24
 #define PG_DEFERRED_MAX 6
 #define PG_LOCK_TIMEOUT "'2s'" /* that a statement waits for what another session holds: then is_undone */
-#define PG_PATIENCE_MS 10000   /* after which a server that sends nothing is looked at */
+#define PG_PATIENCE_MS 10000   /* after this time without an answer the server is checked */
 
 struct pg_statement;
 
 /* All zero at first. */
 struct pg_link {
     PGconn *conn;
-    struct pg_statement *statements; /* by their text; prepared when first asked for */
+    struct pg_statement *statements; /* by their text; prepared at the first use */
     const char *deferred[PG_DEFERRED_MAX];
     int ndeferred;
     int nstatements;

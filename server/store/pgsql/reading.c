@@ -4,7 +4,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 
-/* A reader's thread may be the loop's: where the database is away it is not asked for at each read. */
+/* A reader's thread may be the loop's: while the database is away, not every read tries to connect. */
 #define RETRY_NS 500000000
 
 void

@@ -131,7 +131,7 @@ find_meta(struct pg_link *l, bool *out, struct error *err)
     return 0;
 }
 
-/* The version, after making what keeps it where there is none. */
+/* The version; makes the table that keeps it if there is none. */
 static int
 find_version(struct pg_link *l, size_t n, int64_t *version, struct error *err)
 {

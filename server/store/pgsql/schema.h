@@ -14,7 +14,7 @@ struct pg_step {
     const char *sql; /* statements of one transaction, which locks tables for a moment only */
     const char *const *
         batches; /* NULL, or up to a NULL: each is asked with the id that it last gave, until it gives NULL */
-    const char *const *indices; /* the same: what stands behind CREATE INDEX CONCURRENTLY */
+    const char *const *indices; /* the same: the text after CREATE INDEX CONCURRENTLY */
 };
 
 /* Row i takes a database from version i to version i + 1; row 0 makes the tables. */

@@ -10,16 +10,17 @@
 #include "server/store/pgsql/checks.h"
 
 /*
- * Theory of operation. A connection may end between COMMIT and its answer; whether the transaction is there must then be
- * asked. So each transaction begins by writing its number into this writer's own row (table writer), and the number that
- * stands there after a loss says which one was the last to be durable. The row stays locked until the transaction has
- * ended: should the server still be about to commit what the lost connection sent, then the question waits for that. The
- * question is a write too: that it is durable means, where a standby has to have it, that all before it is.
+ * Theory of operation. A connection may end between COMMIT and its answer; whether the transaction was committed must
+ * then be queried. So each transaction begins by writing its number into this writer's own row (table writer), and the
+ * number in it after a loss is that of the last durable one. The row stays locked until the transaction has ended: if
+ * the server is still about to commit for the lost connection, the query waits for that. The query is a write too: that
+ * it is durable means, if a standby has to have it, that all before it is.
  *
- * The same holds for a warning at COMMIT: the server stopped waiting for its standby, and the connection counts as lost.
+ * The same holds for a warning at COMMIT: the server stopped waiting for its standby, and the connection counts as
+ * lost.
  *
- * What the lost transaction held is made again by the writer (ERR_UNAVAILABLE), as what two transactions that waited for
- * each other held (is_undone).
+ * The writes of a lost transaction are repeated by the writer (ERR_UNAVAILABLE), as are those of two transactions that
+ * waited for each other (is_undone).
  */
 
 #define BACKOFF_FIRST_MS 50

@@ -1,6 +1,6 @@
 /*
- * transaction.h - the writer's transactions, and what becomes of them when the connection is lost: operations of
- * backend.h. The writer's thread, unless said otherwise.
+ * transaction.h - the writer's transactions, and how their outcome is found after the loss of the connection:
+ * operations of backend.h. The writer's thread, unless a comment says otherwise.
  */
 #ifndef PGSQL_TRANSACTION_H
 #define PGSQL_TRANSACTION_H
@@ -18,7 +18,7 @@ void pg_transaction_undo(struct store_backend *b);
 bool pg_transaction_is_open(const struct store_backend *b);
 int pg_transaction_is_alone(struct store_backend *b, enum store_duty duty, bool *out, struct error *err);
 
-/* Before the end: no outcome of this writer's will be asked for. */
+/* Before the end: no outcome of this writer's is queried later. */
 void pg_transaction_forget(struct pgsql *p);
 
 /* Any thread. */

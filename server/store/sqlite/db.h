@@ -33,7 +33,7 @@ struct db_statement;
 /* All zero at first. */
 struct db {
     sqlite3 *handle;
-    struct db_statement *statements; /* by their text; prepared when first asked for */
+    struct db_statement *statements; /* by their text; prepared at the first use */
 };
 void db_close(struct db *d); /* a closed one is fine */
 

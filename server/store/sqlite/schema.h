@@ -28,7 +28,7 @@ const struct schema_step *schema_steps(size_t *n);
 
 /*
  * Bring the database to version n by the steps it lacks, each in a transaction
- * of its own, so that a crash in between leaves a file that can be taken up again.
+ * of its own, so that a crash in between leaves a file that can be migrated again.
  * Returns 0, ERR_STORE (of a newer program, older than SCHEMA_FIRST, not a store, a failing step) or ERR_NOMEM.
  */
 int schema_migrate(sqlite3 *db, const struct schema_step *steps, size_t n, struct error *err);
