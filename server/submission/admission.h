@@ -14,7 +14,7 @@
 int64_t admission_waiting(const struct funnel *f);
 /* Seconds after which one that was refused may try again. */
 int admission_retry_after(const struct funnel *f);
-/* FUNNEL_OK, or the refusal of n more of the client's by its quota, which a says then. */
+/* FUNNEL_OK, or the refusal of n more of the client's by its quota, with the reason in a. */
 enum funnel_refusal admission_check_quota(struct funnel *f, const char *client, size_t n,
                                           struct funnel_answer *a);
 

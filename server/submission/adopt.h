@@ -18,7 +18,7 @@ struct adopted_group {
     int64_t age_ms;
     int n_correct; /* of its submissions, where it stops early */
 };
-/* Any thread. What cannot be read is as if there were none; the log says so. */
+/* Any thread. A group that cannot be read is treated as missing, and logged. */
 void adopt_read_group(struct store_reader *r, const char *id, struct adopted_group *out);
 
 /*

@@ -77,15 +77,15 @@ struct attempt {
     char cache[SCRATCH_PATH_SIZE]; /* "" none; ours to remove */
     int plan_fd;                   /* memfd: what the candidate's trace wrote down, a claim; -1: none */
     int images_fd;                 /* memfd: the same, checked, with its kernels' images; -1: none */
-    bool is_traced;   /* the compile child was asked for a plan: else what it sends as one is nothing */
+    bool is_traced;   /* the compile child was asked for a plan: otherwise one that it sends is ignored */
     bool is_live;     /* no plan could be made of it: no speed is credited */
     json_t *untraced; /* then: {"type","text","line"} of why, or NULL */
-    json_t *plan;     /* else: what it comes to, for the verdict; NULL: there is none */
+    json_t *plan;     /* else: its summary, for the verdict; NULL: there is none */
     bool is_carried;  /* the stages without a device were passed on another node, in these milliseconds */
     double carried_ms[STAGE_COMPILE + 1];
     int carried_done, carried_of; /* progress in `compile` */
     struct device_worker *device_worker;
-    bool is_finishing; /* the verdict is clear, the device worker still has to let go */
+    bool is_finishing; /* the verdict is clear, the device worker still has to release it */
     bool is_parking;   /* the same, and it will wait for its group */
     bool is_sanitized; /* its own verdict is clear, and the device worker was asked for `sanitize` */
     bool is_comparing; /* its own verdict is clear, and the device worker times the compiled reference */

@@ -18,7 +18,7 @@ struct submission;
 void attribution_end(struct submission *s, enum verdict_class class_, const struct child_end *end);
 /* It failed by this report, with this class. */
 void attribution_report(struct submission *s, const struct stage_report *r, enum verdict_class class_);
-/* A child of a CPU stage said that it had no memory. */
+/* A child of a CPU stage reported that it had no memory. */
 void attribution_said_oom(struct attempt *j);
 /* The reference failed by this report: that is not a failure of the candidate. */
 void attribution_reference(struct attempt *j, const struct stage_report *r);

@@ -254,7 +254,7 @@ funnel_cancel(struct funnel *f, const struct seen *seen, struct error *err)
     return cancel_rows(f, seen, CANCEL_ASKED, err);
 }
 
-/* --- the rest of a group, and what another node was asked for --- */
+/* --- the rest of a group, and requests to cancel from other nodes --- */
 
 struct rest {
     struct funnel *funnel;

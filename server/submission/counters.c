@@ -10,7 +10,7 @@
 #include "common/histogram.h"
 
 #define RULE_SIZE 64
-#define PAUSE_S 60 /* a gap between two verdicts that long says nothing about how long work takes */
+#define PAUSE_S 60 /* a longer gap between two verdicts is not used to estimate how long work takes */
 
 enum saved { SAVED_BY_REJECTION, SAVED_BY_REUSE, SAVED_N };
 

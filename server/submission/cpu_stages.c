@@ -235,7 +235,7 @@ ast_ended(struct submission *s, const struct child_end *end)
         return stage_decided(OUTCOME_PASS, CLASS_NONE, 1, 1);
     } else {
         enum verdict_class class_ = reported_class(result, STAGE_AST, CLASS_SYNTAX);
-        /* The whole answer was taken for code, for want of a fence, and it is none. */
+        /* Without a fence the whole answer was used as code, and it is not code. */
         if (class_ == CLASS_SYNTAX && json_is_true(json_object_get(j->request, "is_guess")))
             class_ = CLASS_EXTRACT;
         json_t *error = json_object_get(result, "error");
@@ -281,7 +281,9 @@ begin_build(struct submission *s)
                      true, false);
 }
 
-/* No plan can be made of it, as a child said in these words: a process of its own runs it, unless the policy asks for one. */
+/*
+ * A child reported, with this reason, that no plan can be made: it is judged live, unless the policy requires a plan.
+ */
 static struct stage_end
 go_live(struct submission *s, json_t *error)
 {
@@ -362,7 +364,7 @@ compile_ended(struct submission *s, const struct child_end *end)
         drop_child(j);
         return begin_build(s);
     }
-    /* One that claims to have passed and sent no plan is as untraced as one that says so. */
+    /* A child that claims success and sent no plan is treated as one that reports that there is none. */
     if (j->is_traced && (is_outcome(j->claim, "untraced") || is_outcome(j->claim, "pass"))) {
         drop_child(j);
         return go_live(s, json_object_get(j->claim, "error"));

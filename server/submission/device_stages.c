@@ -228,7 +228,7 @@ went_with_worker(const struct attempt *j, const struct job_closing *c)
            (c->is_lost || c->end);
 }
 
-/* The device worker has let go of it. What was not asked for is a loss of ours. */
+/* The device worker has released it. If that was not requested, it is a loss of ours. */
 static struct stage_end
 after_device_worker(struct submission *s, const struct job_closing *c)
 {
@@ -264,7 +264,7 @@ closed_cb(void *arg, const struct job_closing *c)
     j->device_worker = NULL;
     release_device(s);
     attempt_take_output(j, c->output, c->output_lost, s->funnel->config->output_limit_bytes);
-    /* The candidate's own verdict stands, whatever became of what the policy asks for in addition. */
+    /* The candidate's own verdict stands, whatever the result of the policy's further requests. */
     if ((j->is_sanitized || j->is_comparing) && !j->is_finishing && !submission_is_stopped(s)) {
         if (j->is_comparing)
             baseline_lost(s, c->is_lost ? c->why : "the device let go of it");

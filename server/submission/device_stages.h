@@ -11,7 +11,7 @@ struct stage_end device_stages_open(struct submission *s, struct device_worker *
 /* The stage that it is in. */
 struct stage_end device_stages_run(struct submission *s);
 /*
- * Nothing follows for its verdict: the device worker, which it has, does what else the policy asks for, and lets go of it.
+ * The last step: the device worker, which it has, does what else the policy asks for, and releases it.
  * STAGE_CLOSED follows.
  */
 void device_stages_finish(struct submission *s);

@@ -10,8 +10,8 @@
 #include "common/log.h"
 
 /*
- * Theory of operation. While anything is followed, a thread of the store looks at it every POLL_MS, those first that were
- * not looked at for longest. An id of which nothing is known is looked at once at once, since it may have ended before.
+ * Theory of operation. While anything is followed, a thread of the store reads its state every POLL_MS, beginning with
+ * those not read for longest. A new id is read immediately, since it may have ended before.
  */
 
 #define POLL_MS 250
@@ -306,7 +306,7 @@ read_done_cb(void *arg)
     poll_free(p);
 }
 
-/* The ids of those that were not looked at for longest. */
+/* The ids that were not read for longest. */
 static void
 choose(struct elsewhere *e, struct poll *p)
 {

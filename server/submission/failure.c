@@ -111,7 +111,7 @@ failure_refine(struct submission *s, const struct child_end *end)
              stage_name((enum stage)j->failed_stage), how);
 }
 
-/* --- what was said of it --- */
+/* --- reports of a failure --- */
 
 void
 failure_note_rule(struct attempt *j, const char *rule)
@@ -131,7 +131,7 @@ failure_by_error(struct attempt *j, enum verdict_class class_, json_t *error, co
     attempt_fail(j, j->stage, class_, error, "%s", is_told ? text.data : otherwise);
 }
 
-/* The process that says why has the candidate in it: its words are worth what those of a launch are. */
+/* The reporting process has run the candidate: its message is trusted as little as that of a launch. */
 void
 failure_without_plan(struct attempt *j)
 {

@@ -23,7 +23,7 @@ void failure_refine(struct submission *s, const struct child_end *end);
 enum verdict_class failure_by_end(struct submission *s, const struct child_end *end);
 /* error: {"type","text","line"} or NULL, borrowed; otherwise: its text where it has none. */
 void failure_by_error(struct attempt *j, enum verdict_class class_, json_t *error, const char *otherwise);
-/* Class form: the policy wants a plan, and none could be made, as the attempt's `untraced` says. */
+/* Class form: the policy requires a plan, and none could be made, for the reason in the attempt's `untraced`. */
 void failure_without_plan(struct attempt *j);
 /* By a report of outcome REPORT_FAIL. Gives the class. */
 enum verdict_class failure_by_report(struct submission *s, const struct stage_report *r);

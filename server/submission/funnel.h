@@ -23,7 +23,7 @@
 struct funnel;
 struct seen;
 
-/* store is borrowed for the funnel's life. Takes up what the store says is unfinished, and starts the workers. */
+/* store is borrowed for the funnel's life. Adopts the unfinished submissions of the store, and starts the workers. */
 int funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, struct funnel **out,
                struct error *err);
 /* After funnel_drain() has called back. NULL is fine. */
@@ -35,7 +35,7 @@ void funnel_reload(struct funnel *f, const struct config *config);
 
 /* --- requests. The JSON documents are those of docs/http.md; they are borrowed. --- */
 
-/* Why a request was refused: fault.pointer says where for FUNNEL_BAD. */
+/* Why a request was refused: fault.pointer is the place for FUNNEL_BAD. */
 enum funnel_refusal {
     FUNNEL_OK = 0,
     FUNNEL_BAD,        /* 400: fault */
@@ -75,7 +75,7 @@ void funnel_submit_group(struct funnel *f, json_t *body, const struct key_row *k
                          void *arg);
 /* POST /v1/replays: a bundle's candidate again, with its seed; its task is registered first where it is not known. */
 void funnel_replay(struct funnel *f, json_t *bundle, funnel_answer_cb *cb, void *arg);
-/* Whether a submission could be taken now; else answer says why not, as it would be refused. */
+/* Whether a submission could be accepted now; else answer has the refusal that it would get. */
 bool funnel_has_room(const struct funnel *f, struct funnel_answer *answer);
 /* POST /v1/tasks: answered once the reference ran in a worker and the record is durable. */
 void funnel_add_task(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg);

@@ -40,7 +40,7 @@ bool group_is_configured(const struct group *g);
 /* All unfinished members are known here; not so if one of another node's group was adopted alone. */
 void group_set_whole(struct group *g);
 bool group_is_whole(const struct group *g);
-bool group_chooses(json_t *request); /* one that says so of the whole: it stops early, or times some */
+bool group_chooses(json_t *request);           /* it stops early, or times some of its members */
 bool group_stops_early(const struct group *g); /* it is decided once enough of its submissions are correct */
 bool group_times_some(const struct group *g);  /* it chooses whom to time */
 /* Where its end is to be posted; NULL: nowhere. View. */

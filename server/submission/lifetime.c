@@ -46,8 +46,8 @@
 #include "server/workers/zygote.h"
 
 /*
- * The whole of it from its start to its end: the workers that it starts, what it takes up that the store says is
- * unfinished, and how it drains. How a submission comes in is in submit.c.
+ * The funnel from its start to its end: the workers that it starts, the unfinished submissions of the store that it
+ * adopts, and how it drains. How a submission comes in is in submit.c.
  */
 
 /* --- devices --- */
@@ -338,7 +338,7 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     if (rc == 0 && !(f->node = node_new(f)))
         rc = error_set(err, ERR_NOMEM, "no memory for the node");
     if (rc == 0 &&
-        store_lease_ms(store) == STORE_LEASE_ENDLESS) /* else it takes up what waits, as others do */
+        store_lease_ms(store) == STORE_LEASE_ENDLESS) /* else it claims what waits, as other nodes do */
         rc = recover(f, err);
     if (rc == 0)
         *out = f;

@@ -72,7 +72,7 @@ struct node {
     struct error err;
     int code;
     bool is_checking;
-    char checked[ID_SIZE]; /* the last that was looked at */
+    char checked[ID_SIZE]; /* the last one checked */
     uv_timer_t renew_timer, look_timer, check_timer;
 };
 
@@ -378,7 +378,7 @@ rest_row_cb(void *arg, const struct submission_row *row)
     return row->state != SUBMISSION_QUEUED || seen_add(arg, row) == 0;
 }
 
-/* Its group, and what waits of that: one that is missed is taken up by itself. */
+/* Its group, and the waiting members of that: a member that is missed is adopted by itself. */
 static void
 read_group(struct take *t, struct store_reader *r, bool is_shared)
 {

@@ -66,7 +66,7 @@ others_take(struct submission *s)
     scheduler_kick(f->scheduler);
 }
 
-/* --- what became of it --- */
+/* --- its end --- */
 
 static bool
 is_correct(const char *verdict)
@@ -101,7 +101,7 @@ end(struct funnel *f, struct elsewhere_entry *e, const char *verdict)
     leave_group(f, e, verdict);
 }
 
-/* One of a group that is asked for: it counts for the group from now on. */
+/* A member of a followed group: it counts for the group from now on. */
 static void
 follow_member(struct funnel *f, const char *group, const char *id, const char *client)
 {

@@ -1,4 +1,4 @@
-/* others.h - what other nodes have of what this daemon took in or is asked for. Loop thread only. */
+/* others.h - submissions of other nodes that this daemon accepted or a client here asks about. Loop thread only. */
 #ifndef SUBMISSION_OTHERS_H
 #define SUBMISSION_OTHERS_H
 

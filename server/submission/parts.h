@@ -59,7 +59,7 @@ struct funnel {
     struct norms *norms;        /* of the canaries of all GPUs */
     struct baseline *baselines; /* by task and device: what torch.compile makes of the reference */
 
-    struct asking *askings; /* submissions that wait for what the store says of them (reuse.c) */
+    struct asking *askings; /* submissions that wait for a read of the store (reuse.c) */
     int64_t n_asking[FAIR_URGENCIES];
     struct single_flight *flight;
     struct reuse_keys *reuse_keys;

@@ -270,7 +270,7 @@ struct extraction {
     bool is_guess;     /* the whole text was taken for code, which counts only if it parses */
 };
 
-/* No more than the store keeps of it, and no part of a character. */
+/* No more than the store keeps of it, and no partial character. */
 static void
 keep_answer(const char *text, size_t size, struct candidate_request *out)
 {
@@ -330,7 +330,7 @@ write_request(struct candidate_request *out, const struct common *c, const char 
     return out->document ? FUNNEL_OK : FUNNEL_UNAVAILABLE;
 }
 
-/* A candidate's own metadata, with the labels that only its group says. Given; NULL: there is none, or no memory. */
+/* A candidate's own metadata, with the labels of its group. Given; NULL: there is none, or no memory. */
 static json_t *
 merged(json_t *own, json_t *common)
 {

@@ -74,7 +74,7 @@ struct submit_request {
 
 /*
  * Read POST /v1/tasks, /v1/submissions, /v1/groups. The body must outlive out.
- * FUNNEL_OK, FUNNEL_BAD or FUNNEL_TOO_LARGE (fault says where); release out in every case.
+ * FUNNEL_OK, FUNNEL_BAD or FUNNEL_TOO_LARGE (fault has the place); release out in every case.
  */
 enum funnel_refusal task_request_read(json_t *body, struct task_request *out, struct json_fault *fault);
 /* PATCH /v1/tasks/{id}; name is a view. */

@@ -36,9 +36,9 @@
  * arrives leads, those that arrive while it is in flight follow it, and those that come later get the verdict that
  * the store has under its *key*: the content, and the environment that judged it.
  *
- * A verdict is written by the daemon alone, and is handed on only under the hash of all bytes that it judged, within
- * one client: a candidate can spoil none but its own. What says more about the moment than about the candidate (a
- * worker of ours that failed, a limit, a crash, an unclear timing) is not handed on, and a sample is judged again.
+ * A verdict is written by the daemon alone, and is reused only under the hash of all bytes that it judged, within one
+ * client: a candidate can spoil none but its own. A verdict that depends on the moment more than on the candidate (a
+ * worker of ours that failed, a limit, a crash, an unclear timing) is not reused, and a sample is judged again.
  */
 
 /* --- handing on --- */
@@ -98,7 +98,7 @@ device_seconds(json_t *verdict)
 
 /* A read of the store for a waiting submission: a verdict, and what reusing it needs. It is dropped if s is gone. */
 struct asking {
-    struct asking *prev, *next; /* in the order in which they were asked for */
+    struct asking *prev, *next; /* in the order of the requests */
     struct funnel *funnel;
     char id[ID_SIZE];
     char primary[ID_SIZE]; /* the submission whose verdict it is; "": the newest under one of the keys */
@@ -176,7 +176,7 @@ is_answered(struct submission *s, struct asking *a)
     return true;
 }
 
-/* It was asked for before it came to the queue, or when it was about to leave it. */
+/* It was requested before it came to the queue, or when it was about to leave it. */
 static void
 begin_waiting(struct submission *s)
 {

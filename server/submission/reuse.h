@@ -9,8 +9,8 @@ struct submission;
 /* A new submission to the queue, to its primary, or to its end. */
 void reuse_enqueue(struct submission *s);
 /*
- * True: the store is asked for a verdict that s may have, and s ends with that later, or comes to the queue. False: it was
- * asked before, or the workers have not said yet what they are.
+ * True: the store is asked for a verdict that s may have, and s ends with that later, or comes to the queue. False: it
+ * was asked before, or the workers have not reported their versions yet.
  */
 bool reuse_asks(struct submission *s);
 /* Its verdict is durable: those that follow it get that, or are judged. */

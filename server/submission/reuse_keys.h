@@ -28,7 +28,7 @@ void reuse_content(const struct submission_row *row, json_t *request, char out[H
 int64_t reuse_number(const char *content);
 /* Of the code that judges: the daemon's version and the harness, file by file. */
 void reuse_fingerprint(const char *harness, char out[HASH_TEXT_SIZE]);
-/* The key of a content as device worker i would judge it; "" where the workers have not said yet what they are. */
+/* The key of a content on device worker i; "" while the workers have not reported their versions. */
 void reuse_key_on(struct funnel *f, int i, const char *content, char out[HASH_TEXT_SIZE]);
 /* The environment that `ast` and `compile` depend on; "" while the workers have not reported their versions. */
 void reuse_compiled_key(const struct funnel *f, char out[HASH_TEXT_SIZE]);

@@ -1,6 +1,6 @@
 /*
- * seen.h - what the store says of submissions that are to be shown or ended. It is read on a thread of the store and used
- * on the loop, where memory may know more by then.
+ * seen.h - the store's data on submissions that are to be shown or ended. They are read on a thread of the store and
+ * used on the loop, where memory may have newer data by then.
  */
 #ifndef SUBMISSION_SEEN_H
 #define SUBMISSION_SEEN_H

@@ -16,8 +16,8 @@ enum stage_event {
     STAGE_PENDING, /* nothing yet */
     STAGE_OPENED,  /* the candidate is loaded on its device, and the stage can run */
     STAGE_DECIDED, /* the stage ended with an outcome */
-    STAGE_CLOSED, /* the device has let go of it, as it was asked to, so that it can finish or wait for its group */
-    STAGE_LOST, /* a worker of ours failed it; its processes are gone */
+    STAGE_CLOSED,  /* the device has released it, as requested, so that it can finish or wait for its group */
+    STAGE_LOST,    /* a worker of ours failed it; its processes are gone */
     STAGE_NEVENTS
 };
 

@@ -1,6 +1,6 @@
 /*
- * story.h - what follows on what a stage reported: the story of one submission as a table, without its effects. The driver
- * does what it says. Pure.
+ * story.h - the decision after a stage's report: the course of one submission as a table, without its effects. The
+ * driver carries it out. Pure.
  */
 #ifndef SUBMISSION_STORY_H
 #define SUBMISSION_STORY_H
@@ -18,7 +18,7 @@ enum story_step {
     STORY_READY,      /* wait for a device */
     STORY_LEAVE,      /* have the device release it, since it waits for its group then */
     STORY_PARK,       /* wait for its group to choose which to time */
-    STORY_FINISH,     /* nothing follows: compare, have the device let go, or conclude */
+    STORY_FINISH,     /* nothing follows: compare, have the device release it, or conclude */
     STORY_CONCLUDE,   /* its processes are gone, and its verdict is clear */
     STORY_STOP,       /* it was cancelled, or the daemon drains: end it, or put it back */
     STORY_LOSE,       /* do the attempt again, or give up */
@@ -31,7 +31,7 @@ struct story_facts {
     bool will_park;    /* its group times the fastest alone, and has not chosen yet */
     bool needs_fresh;  /* stage_end.needs_fresh */
     bool is_stopped;   /* it was cancelled, or is to go back into the queue */
-    bool is_finishing; /* the device was asked to let go of it, and its verdict is clear */
+    bool is_finishing; /* the device was asked to release it, and its verdict is clear */
     bool is_parking;   /* the same, and it waits for its group */
 };
 

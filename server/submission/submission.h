@@ -54,12 +54,12 @@ struct submission {
     struct rerun rerun;
     struct store_claim claim; /* its last; number 0: there was none */
     bool is_accepted;         /* here, and counts for the limits of this daemon until it has ended */
-    bool is_claiming;         /* the store was asked for that, or to hand it on, and has not agreed yet */
-    bool is_claimed;          /* it was taken from the store, and claim holds for its first beginning here */
-    bool is_exhausted;        /* it has been begun too often: it ends when it is loaded */
-    bool is_taken;            /* it is another's, as soon as its processes are gone */
-    bool is_cancelled;        /* to be, as soon as its processes are gone */
-    bool is_returned;         /* the same for the queue, when the daemon drains */
+    bool is_claiming;  /* the store was asked to claim it, or to hand it on, and has not answered yet */
+    bool is_claimed;   /* it was taken from the store, and claim holds for its first beginning here */
+    bool is_exhausted; /* it has been begun too often: it ends when it is loaded */
+    bool is_taken;     /* it is another's, as soon as its processes are gone */
+    bool is_cancelled; /* to be, as soon as its processes are gone */
+    bool is_returned;  /* the same for the queue, when the daemon drains */
 
     /* Of its verdict, once that is made. */
     bool is_correct;
@@ -96,7 +96,7 @@ void submission_stop(struct submission *s);         /* that was set: end its pro
  */
 void submission_count_attempt(const struct submission *s, bool is_running);
 
-/* The memory for it, so that what follows cannot lack it. False: there is none, and nothing has changed. */
+/* Allocates its memory, so that later steps cannot lack it. False: there is none, and nothing has changed. */
 bool submission_make_attempt(struct submission *s);
 
 #endif

@@ -54,7 +54,7 @@ look_at(struct funnel *f, const struct submission_row *row)
 
     if (s && s->attempt && s->attempt->request && !state_is_final(s->state))
         out.document = verdict_json(s);
-    /* Of a verdict that is not durable yet nothing is shown: it is what the store says, and runs still. */
+    /* A verdict that is not durable yet is not shown: the state is that of the store, and it still runs. */
     bool is_queued = s ? s->state == STATE_QUEUED : row->state == SUBMISSION_QUEUED;
     out.state = is_queued ? STATE_QUEUED : STATE_READY;
     return out;
