@@ -10,7 +10,7 @@ struct submission;
 
 /* After a timing that was measured. True: the device is at it, and its reports are baseline_report()'s from here on. */
 bool baseline_begin(struct submission *s);
-/* True: that was all, and s->attempt->baseline says how it went. */
+/* True: that was all, and s->attempt->baseline has the result. */
 bool baseline_report(struct submission *s, const struct stage_report *r);
 void baseline_lost(struct submission *s, const char *why); /* the device worker went down meanwhile */
 void baselines_free(struct funnel *f);

@@ -110,7 +110,7 @@ remember(struct funnel *f, const char *id)
         return;
     if (HASH_COUNT(f->registrar->known) >= KNOWN_MAX) /* the one known longest makes room */
         drop(&f->registrar->known, f->registrar->known->id);
-    add(&f->registrar->known, id); /* without memory it is asked for again */
+    add(&f->registrar->known, id); /* without memory it is read again */
 }
 
 struct registrar *
@@ -282,7 +282,7 @@ add_turn(struct asker *a)
     scheduler_add_for_device(f->scheduler, &a->job, true);
 }
 
-/* The device is let go of: what it took is its client's. */
+/* The device is released: its time is charged to the client. */
 static void
 end_turn(struct registration *r)
 {
