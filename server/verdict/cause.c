@@ -178,7 +178,7 @@ find_kernel(const char *text, struct raised *r)
     }
 }
 
-/* Of a traceback the first line of the message, which is behind the type; else the last line that says something. */
+/* Of a traceback the first line of the message, which follows the type; else the last line that is not empty. */
 static void
 find_message(const char *text, const char *type, struct raised *r)
 {
@@ -310,7 +310,7 @@ cause_add(const struct cause *c, struct buffer *out)
     snprintf(message, sizeof(message), "%.*s", (int)r.message_size, r.message);
     bool is_bare = is_ours(c) || text == c->otherwise || cause_is_known(message);
     int rc = add_place(c, &r, out);
-    /* A kernel's message says enough; of what Python raised the type is half of what there is to know. */
+    /* A kernel's message is enough; for an exception of Python the type is half of the information. */
     if (rc == 0 && r.type && !(r.kernel && is_bare) && cause_is_name(r.type, r.type_size))
         rc = buffer_printf(out, "%.*s: ", (int)r.type_size, r.type);
     return rc == 0 ? add_message(message, is_bare, out) : rc;

@@ -183,7 +183,7 @@ feedback_quote(const char *raw, size_t raw_size, size_t limit, const char *prefi
     size_t size = visible.size;
     if (size <= limit)
         return add_part(text, size, prefix, out);
-    /* The end of a traceback says what happened, its beginning where. */
+    /* The end of a traceback has the error, its beginning the place. */
     const char *head = forward(text + limit / 4, end), *tail = forward(end - (limit - limit / 4), end);
     int rc = add_part(text, (size_t)(head - text), prefix, out);
     if (rc == 0)

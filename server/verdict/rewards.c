@@ -1,5 +1,5 @@
 /*
- * rewards.c - rewards from verdicts as they are stored: another one than was asked for at first, or one that needs the
+ * rewards.c - rewards from stored verdicts: another kind than the first request's, or one that needs the
  * whole group.
  */
 #include "server/verdict/rewards.h"
@@ -68,7 +68,7 @@ verdict_input(json_t *verdict, struct reward_input *in)
     in->partial = failed_at ? progress_of(verdict, failed_at) : 0;
     in->is_masked = is_cancelled || class_info(class_)->fault == FAULT_SERVICE;
     in->is_hack = !is_cancelled && class_info(class_)->is_cheat;
-    in->components.hack = in->is_hack; /* of a verdict from before class form it says otherwise */
+    in->components.hack = in->is_hack; /* a verdict from before class form differs here */
     return true;
 }
 
