@@ -135,7 +135,7 @@ why_failed(const json_t *detail, char *out, size_t size)
         snprintf(out, size, "its referee does not say why");
 }
 
-/* Whether the last one is as it should be; c->why says why not. */
+/* Whether the last one passed; otherwise c->why has the reason. */
 static bool
 is_well(struct canary *c, const json_t *body)
 {

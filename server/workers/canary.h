@@ -39,7 +39,7 @@ enum canary_outcome canary_answered(struct canary *c, const json_t *body);
 
 int64_t canary_due_ms(const struct canary *c); /* until one is due by time; -1: none comes by time */
 int64_t
-canary_again_ms(const struct canary *c); /* until a quarantined device is looked at again; -1: it is not */
+canary_again_ms(const struct canary *c); /* until a quarantined device is checked again; -1: it is not */
 bool canary_is_slow_only(const struct canary *c); /* the last one failed, and by its time alone */
 bool canary_is_suspect(
     const struct canary *c); /* the workers were started afresh for it, and none has passed yet */

@@ -239,7 +239,7 @@ absent(struct cgroups *g, const char *why)
     snprintf(g->state, sizeof(g->state), "absent: %s", why);
 }
 
-/* Hands controllers down. The state says whether memory, without which the rest bounds little, is among them. */
+/* Delegates controllers. The state shows whether memory, without which the rest bounds little, is among them. */
 static void
 enable(struct cgroups *g)
 {

@@ -36,7 +36,7 @@ int cgroup_make(struct cgroups *g, const char *name, int64_t memory_bytes, int64
                 char path[CGROUP_PATH_SIZE], struct error *err);
 /* SIGKILL to all that is in it. "" is fine. */
 void cgroup_kill(const char *path);
-/* The kernel has killed in it for want of memory. */
+/* Whether the kernel has killed in it for lack of memory. */
 bool cgroup_was_short(const char *path);
 /* Kill, and remove it once it is empty; in libuv's pool. "" is fine. */
 void cgroup_remove(uv_loop_t *loop, const char *path);

@@ -15,7 +15,7 @@
 
 /*
  * Theory of operation. A packet is read whole or refused; its descriptors are
- * collected before anything in it is looked at, so that none leaks when it is
+ * collected before anything in it is parsed, so that none leaks when it is
  * refused. A packet that cannot be sent at once waits in a bounded list. The
  * struct outlives channel_free() until libuv has closed the poll handle, so a
  * callback may free its own channel.
@@ -233,7 +233,7 @@ flush(struct channel *c)
         int rc = send_now(c, p);
         if (rc == -EAGAIN || rc == -EINTR || rc == -ENOBUFS)
             return;
-        /* A peer that is gone shows itself at the reading side, with what it still said before. */
+        /* The end of a peer is detected at the reading side, with its last messages. */
         DL_DELETE(c->queue, p);
         c->queued--;
         packet_free(p);

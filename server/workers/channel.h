@@ -59,7 +59,7 @@ void channel_free(struct channel *c);
 int channel_send(struct channel *c, json_t *body, const struct channel_fd *fds, size_t n_fds,
                  struct error *err);
 
-/* A line of the debug log: what was said to or by a worker, without texts of candidates, seeds or figures. */
+/* A line of the debug log: a message to or from a worker, without texts of candidates, seeds or figures. */
 void channel_log(const char *worker, const char *direction, json_t *body);
 
 /* --- descriptors other than channels --- */

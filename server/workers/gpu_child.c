@@ -43,7 +43,7 @@ struct gpu_children {
     struct prefork_pool *pool;
     struct zygote *zygote;
     struct gpu_child *list;
-    bool is_stuck; /* as gpu_children_take_stuck() says */
+    bool is_stuck; /* as gpu_children_take_stuck() returns it */
     int failures;
     int64_t clock;
     int64_t lost, loads, evicted;

@@ -58,7 +58,7 @@ void gpu_children_make_room(struct gpu_children *all, const struct gpu_child *a,
 bool gpu_children_are_quiet(const struct gpu_children *all); /* none is being made or ended */
 bool
 gpu_children_can_stand_still(const struct gpu_children *all); /* none is being ended, the referee knows all */
-/* As the referee says. */
+/* On the referee's report. */
 void gpu_children_became_ready(struct gpu_children *all, const char *name);
 void gpu_children_went(struct gpu_children *all, const char *name);
 
@@ -87,7 +87,7 @@ void gpu_child_discard(struct gpu_child *c); /* kill and forget; no pointer to i
 
 /* --- looking --- */
 
-/* Sets "children", "pool" and "references" of a status. waited_s: as job_waited_s() says. */
+/* Sets "children", "pool" and "references" of a status. waited_s: of job_waited_s(). */
 void gpu_children_show(const struct gpu_children *all, double waited_s, json_t *status);
 /* Children that ended without being ended by us, except those of jobs, since the start. */
 int64_t gpu_children_lost(const struct gpu_children *all);

@@ -167,7 +167,9 @@ stolen_ms(const struct job *j, const struct contention_mark *now)
     return ns < 0 ? -1 : ns / 1000000;
 }
 
-/* A deadline has passed: first the candidate goes, then the reference, then the referee that still says nothing. */
+/*
+ * A deadline has passed: first the candidate is killed, then the reference, then a referee that still does not answer.
+ */
 static void
 timer_cb(uv_timer_t *timer)
 {
@@ -395,8 +397,8 @@ job_child_ended(struct job *j, const struct gpu_child *c)
 }
 
 /*
- * A process with a context on a GPU takes a tenth of a second to end, which neither the verdict nor the next job waits
- * for where how it ends says nothing more about it. Only `timing` waits for its end.
+ * A process with a context on a GPU takes a tenth of a second to end. Neither the verdict nor the next job waits for
+ * that if its end has no further information. Only `timing` waits for it.
  */
 static void
 let_go(struct job *j)

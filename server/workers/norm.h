@@ -40,7 +40,7 @@ enum norm_finding norm_note(struct norm *n, int64_t now_ms, int64_t ns, bool is_
 
 /* {"norm_ns","samples","since_ms"}; given. */
 json_t *norm_json(const struct norm *n);
-/* False: document is none of norm_json()'s, and *out is as if nothing were known. */
+/* False: document is not one of norm_json(), and *out has no norm. */
 bool norm_read(const json_t *document, struct norm *out);
 
 /*

@@ -31,7 +31,7 @@ struct prefork_rules {
     int making_max;  /* how many at a time; 0: any number */
     int64_t warm_ms; /* from forking to ready */
     const struct prefork_ops
-        *ops; /* a view; NULL: a child is ready once it was asked for, and the pool fills itself */
+        *ops; /* a view; NULL: a child is ready once it was requested, and the pool fills itself */
     void *arg;
 };
 
@@ -51,12 +51,12 @@ void prefork_pool_fill(struct prefork_pool *p, int64_t more);
 /* The oldest that is ready, with ops and arg as child_new() takes them. NULL: none is ready. */
 struct child *prefork_pool_take(struct prefork_pool *p, const struct child_ops *ops, void *arg);
 
-/* Of pools with ops: by a child's name. False: it is none of the pool's. */
+/* Of pools with ops: by a child's name. False: the pool has no such child. */
 bool prefork_pool_became_ready(struct prefork_pool *p, const char *name);
 bool prefork_pool_end(struct prefork_pool *p, const char *name); /* forgotten already: kill it */
 /* While on, children do not report that they are ready, and have no limit for it. */
 void prefork_pool_hold(struct prefork_pool *p, bool on);
-bool prefork_pool_is_forking(const struct prefork_pool *p); /* one is asked for, or ends */
+bool prefork_pool_is_forking(const struct prefork_pool *p); /* one is requested, or ends */
 
 void prefork_pool_count(const struct prefork_pool *p, struct prefork_counts *out);
 

@@ -27,7 +27,7 @@ enum process_state {
 struct process;
 
 struct process_ops {
-    void (*ready)(void *arg, json_t *message); /* it said "ready"; message is borrowed */
+    void (*ready)(void *arg, json_t *message); /* it sent "ready"; message is borrowed */
     void (*message)(void *arg, struct message *m);
     void (*down)(
         void *arg,
@@ -58,7 +58,7 @@ int process_send(struct process *p, json_t *body, const struct channel_fd *fds, 
 
 enum process_state process_state(const struct process *p);
 int process_pid(const struct process *p); /* 0: none */
-/* It ended last by a SIGKILL that did not come from here: from the kernel for want of memory, or from a person. */
+/* It ended last by a SIGKILL that did not come from here: from the kernel for lack of memory, or from a person. */
 bool process_was_killed(const struct process *p);
 json_t *process_ready_message(const struct process *p); /* view; NULL before the first */
 /* {"name","pid","state","starts","why"}, the last: how it ended last, or null. Given. */

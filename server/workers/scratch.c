@@ -219,7 +219,7 @@ open_entry(int parent, const char *name, int flags)
     return fd;
 }
 
-/* A hard link may lead to a file that is none of this tree's: to hand it on would change that one. */
+/* A hard link may lead to a file outside of this tree: a change of its owner would change that one. */
 static int
 publish_file(struct census *c, int parent, const char *name)
 {

@@ -73,7 +73,7 @@ struct child {
     struct buffer output;
     int64_t output_limit, output_lost;
     uv_timer_t timer;
-    int handles; /* open, and closed only when the owner lets go */
+    int handles; /* open, and closed only when the owner releases it */
     bool is_spawned, is_kill_due, is_limit, is_abandoned, has_ended;
     struct child_end end;
 };
@@ -422,7 +422,7 @@ child_send(struct child *c, json_t *body, const struct channel_fd *fds, size_t n
     return error_set(err, ERR_UNAVAILABLE, "%s has closed its channel", c->name);
 }
 
-/* --- what the zygote says --- */
+/* --- messages of the zygote --- */
 
 static void
 spawned(struct child *c, struct message *m)

@@ -39,8 +39,8 @@ void zygote_stop(struct zygote *z, void (*stopped_cb)(void *arg));
 void zygote_free(struct zygote *z); /* after it has stopped; NULL is fine */
 bool zygote_is_ready(const struct zygote *z);
 /*
- * When it started last its children would have lacked a layer that sandbox_require lists: it is out of service, and started
- * again later and later to see whether they still do. zygote_status() says which.
+ * At its last start its children would have lacked a layer that sandbox_require lists: it is out of service, and
+ * started again with growing delays to check whether they still do. zygote_status() has the layer.
  */
 bool zygote_lacks_layers(const struct zygote *z);
 const char *zygote_name(const struct zygote *z); /* view */
@@ -73,7 +73,7 @@ struct child_end {
     int signal;       /* 0: none */
     int64_t max_rss_kb, cpu_ms;
     int64_t stolen_ms; /* of its deadline, that others had the CPU while it was ready to run; -1: not known */
-    /* SIGKILL, while the kernel was killing for want of memory; not for what it held itself. */
+    /* SIGKILL, while the kernel was killing for lack of memory; not for its own use. */
     bool is_victim;
     char over[16];   /* "memory", "disk" or "descriptors": it was killed for holding too much of that; "" */
     char error[512]; /* why it could not be made, or "" */
