@@ -69,7 +69,7 @@ exit_of_status(long status)
     }
 }
 
-/* Call and classify; says nothing. */
+/* Call and classify; prints nothing. */
 static void
 exchange(struct cli *cli, const char *method, const char *path, const char *body, size_t size, double limit_s,
          struct exchange *x)
@@ -83,7 +83,10 @@ exchange(struct cli *cli, const char *method, const char *path, const char *body
         x->code = exit_of_status(x->answer.status);
 }
 
-/* Each fault is in the document (pointer) or in the query (parameter). What the problem's detail says is not said again. */
+/*
+ * Each fault is in the document (pointer) or in the query (parameter). The text of the problem's detail is not
+ * repeated.
+ */
 static void
 print_faults(json_t *problem)
 {

@@ -20,9 +20,8 @@ int api_download(struct cli *cli, const char *path, int stall_s, http_sink_cb *s
 int api_find(struct cli *cli, const char *path, json_t **out);
 
 /*
- * Long polls of a submission or group until it is finished; survives a daemon
- * that restarts meanwhile, and says on stderr how far it is, but with --json. limit_s < 0: no limit. On CLI_TIMEOUT out has the
- * last state seen, or NULL.
+ * Long polls of a submission or group until it is finished; survives a restart of the daemon, and prints the progress
+ * on stderr, except with --json. limit_s < 0: no limit. On CLI_TIMEOUT out has the last state seen, or NULL.
  */
 int api_follow(struct cli *cli, const char *path, double limit_s, json_t **out);
 

@@ -153,7 +153,7 @@ put_task(const struct ask *a, json_t *body)
     return code;
 }
 
-/* The policy with one more key. Given; NULL: nothing was said. */
+/* The policy with one more key. Given; NULL: no policy was given. */
 static json_t *
 policy_of(const struct ask *a)
 {

@@ -8,7 +8,7 @@ struct ask {
     struct cli *cli;
     const char *task, *reference; /* one of them; borrowed from argv, as the others */
     const char *entry_point, *until, *gpu, *client, *priority;
-    json_t *policy, *reward, *metadata; /* NULL: not said; given up by ask_release() */
+    json_t *policy, *reward, *metadata; /* NULL: not given; given up by ask_release() */
     bool is_completion, is_uncached, is_waiting, is_sanitized;
     double limit_s; /* of the wait; < 0: none */
 };

@@ -1,4 +1,6 @@
-/* verifier bundle: all that a verdict came from, as one file. verifier replay: does another daemon come to the same? */
+/*
+ * verifier bundle: all inputs of a verdict, as one file. verifier replay: does another daemon reach the same verdict?
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -50,7 +50,7 @@ int cli_complain(enum cli_exit code, const char *format, ...) __attribute__((for
 /* Say what to do with this id when the user presses Ctrl-C; "" or NULL: nothing to say. Copied. */
 void cli_note_id(const char *id);
 
-/* --policy: what a request says as "policy", given; ends the program where it cannot be read. */
+/* --policy: the "policy" of a request, given; ends the program if it cannot be read. */
 json_t *cli_policy(struct argp_state *state, const char *text);
 
 /* --- the commands: commands.c --- */

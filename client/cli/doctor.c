@@ -157,7 +157,7 @@ check_access(struct doctor *d)
     return NULL;
 }
 
-/* --- what it says of itself --- */
+/* --- the daemon's report on itself --- */
 
 static const char *
 mend_for_why(const char *why)

@@ -117,7 +117,7 @@ finish_event(struct follow *f)
         if (f->cli->is_json) {
             AUTO_JSON json_t *whole = json_pack("{s:s, s:O}", "event", kind, "data", data);
             text_json_line(whole);
-        } else if (strcmp(kind, "open") != 0) { /* which says only that what follows is new */
+        } else if (strcmp(kind, "open") != 0) { /* which only marks that later events are new */
             print_event(kind, data);
         }
     }
@@ -156,7 +156,7 @@ take_cb(void *arg, const char *bytes, size_t size)
     return size <= EVENT_MAX - f->line.size && buffer_append(&f->line, bytes, size) == 0;
 }
 
-/* "/v1/groups/ID/events?view=brief&wait=5"; whole verdicts, which have their metadata, where a run is asked for. */
+/* "/v1/groups/ID/events?view=brief&wait=5"; whole verdicts, which have their metadata, if a run is given. */
 static int
 stream_path(const struct follow *f, struct buffer *path)
 {

@@ -67,7 +67,7 @@ const struct argp get_argp = {
     NULL, parse, "PATH", "Print the answer to GET PATH, as /v1/trends?window=1h.", cli_children, NULL, NULL
 };
 
-/* By the desktop's own program, which goes on by itself. Where there is none the address has been printed. */
+/* By the desktop's own program, which is not waited for. If there is none the address has been printed. */
 static void
 open_browser(char *address)
 {

@@ -16,7 +16,7 @@ enum kind {
     MACHINE, /* it must be the same where the machines are alike */
     CLOSE,   /* as MACHINE, but for the last digits of numbers */
     SPEED,   /* as MACHINE; both intervals must have something in common */
-    FLAGS,   /* a list without order; "replay" says only that it is one */
+    FLAGS,   /* a list without order; "replay" only marks a replay */
 };
 
 #define OF_IT "it belongs to the submission"

@@ -1,9 +1,9 @@
 /*
  * replay.h - two verdicts on one candidate, field by field. Pure.
  *
- * Every field must be the same but for those of one table (replay.c), which says of each why it may differ: it belongs
- * to the submission and not to the judging, it is a time, or it depends on the machine. A figure of the machine's is
- * held against the other only where both machines are alike; a speed-up by the intervals.
+ * Every field must be the same but for those of one table (replay.c), which has the reason for each: it belongs to the
+ * submission and not to the judging, it is a time, or it depends on the machine. A figure of the machine's is compared
+ * only if both machines are alike; a speed-up by the intervals.
  */
 #ifndef CLI_REPLAY_H
 #define CLI_REPLAY_H

@@ -48,7 +48,7 @@ const struct argp retention_argp = {
     cli_children, NULL,  NULL
 };
 
-/* Until the sweep that was asked for has ended. */
+/* Until the requested sweep has ended. */
 static int
 follow(struct cli *cli, json_t **state)
 {

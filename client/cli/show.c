@@ -165,7 +165,7 @@ any_has_failed(json_t *group)
     return false;
 }
 
-/* Replace what was found by what becomes of it. */
+/* Replace the submission or group found by its final state. */
 static int
 await(struct look *l, json_t **found, bool is_group)
 {
