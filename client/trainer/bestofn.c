@@ -187,7 +187,7 @@ whole_answer(json_t *answer, struct buffer *out)
     return rc == 0 ? buffer_add(out, text ? text : "") : rc;
 }
 
-/* As sft_train.schema.json says; row is what kept_row() made of the same answer. */
+/* As in sft_train.schema.json; row is kept_row()'s of the same answer. */
 static json_t *
 sft_row(const struct bestofn *b, const struct round_result *result, json_t *answer, json_t *row)
 {
@@ -333,7 +333,7 @@ print_report(const struct bestofn *b, json_t *report, const char *sub)
 
 /*
  * The files of a round. An answer is in candidates.jsonl with its verdict, or in cancelled.jsonl without one;
- * sft_train.jsonl is there where it is asked for.
+ * sft_train.jsonl is there if it was requested.
  */
 enum { KEPT, CANDIDATES, CANCELLED, SFT, FILES };
 

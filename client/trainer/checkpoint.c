@@ -159,7 +159,7 @@ digest_weights(const char *directory, enum kind kind, char out[HASH_TEXT_SIZE], 
     return rc;
 }
 
-/* The base of an adapter: what the user says, else what its configuration says. Given; NULL: neither does. */
+/* The base of an adapter: the user's choice, else the one in its configuration. Given; NULL: neither is there. */
 static char *
 base_of(const struct trainer *t, const char *directory)
 {

@@ -10,10 +10,10 @@
 struct checkpoint;
 
 /*
- * Look at the directory, then load it and wait until it answers. t->model names the base where it is not what the adapter's configuration
- * says. On success t's endpoint and model are the checkpoint's, t->endpoint_name says which weights, and *out is given.
- * ERR_INPUT: it is missing, empty, no checkpoint, or does not load; the text names directories that do hold one (next to it, in
- * it, and below workdir/checkpoints). ERR_SYS: the interpreter cannot be started.
+ * Check the directory, then load it and wait until it answers. t->model names the base if it is not the one in the
+ * adapter's configuration. On success t's endpoint and model are the checkpoint's, t->endpoint_name names the weights,
+ * and *out is given. ERR_INPUT: it is missing, empty, not a checkpoint, or does not load; the text names directories
+ * that do hold one (next to it, in it, and below workdir/checkpoints). ERR_SYS: the interpreter cannot be started.
  */
 int checkpoint_serve(struct trainer *t, const char *python, const char *directory, struct checkpoint **out,
                      struct error *err);

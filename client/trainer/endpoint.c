@@ -102,7 +102,10 @@ is_passing(int rc, long status)
     return status == 408 || status == 425 || status == 429 || status >= 500;
 }
 
-/* Twice as long each time, from half a second to a minute, half of it at random; what the server asked for, if that is longer. */
+/*
+ * Doubled each time, from half a second to a minute, half of it at random; or the server's Retry-After, if that is
+ * longer.
+ */
 static double
 pause_s(int attempt, double retry_after_s)
 {
@@ -170,7 +173,7 @@ copy_known(json_t *to, const char *name, json_t *value)
         json_object_set(to, name, value);
 }
 
-/* One choice as an answer; NULL: it is none. */
+/* One choice as an answer; NULL: it is not an answer. */
 static json_t *
 read_choice(json_t *choice, uint64_t seed)
 {

@@ -371,7 +371,10 @@ setting_json(const struct evaluate *e, struct round_result *const *all, int whic
                      n ? json_real(reward / n) : json_null(), "judging_s", seconds);
 }
 
-/* How many answers each number of inputs accepts, and which of them five inputs refuse; and what each setting comes to. */
+/*
+ * How many answers each number of inputs accepts, and which of them five inputs refuse; and the results of each
+ * setting.
+ */
 static json_t *
 ablation_json(const struct evaluate *e, struct round_result *const *all)
 {
@@ -386,7 +389,7 @@ ablation_json(const struct evaluate *e, struct round_result *const *all)
             bool by_one = answer_is_correct(a), by_five = answer_is_correct(b);
             const char *class_ = json_string_value(json_object_get(verdict, "class"));
             if (isnan(answer_reward(a)) || isnan(answer_reward(b)))
-                continue; /* not judged: says nothing of either */
+                continue; /* not judged: no information on either */
             n++;
             accepted_one += by_one;
             accepted_five += by_five;

@@ -1,4 +1,7 @@
-/* metrics.h - what an evaluation says of judged answers. Pure. Rates are in percent, over all tasks asked unless said. */
+/*
+ * metrics.h - the metrics of judged answers. Pure. Rates are in percent, over all tasks unless a comment says
+ * otherwise.
+ */
 #ifndef TRAINER_METRICS_H
 #define TRAINER_METRICS_H
 

@@ -22,7 +22,7 @@ struct notice {
     char text[300]; /* for people */
 };
 
-/* AWS IMDSv2: the token of PUT /latest/api/token; false: it is none that a header may have. out has 256 bytes. */
+/* AWS IMDSv2: the token of PUT /latest/api/token; false: it is not valid in a header. out has 256 bytes. */
 bool notice_token(long status, const char *body, char *out);
 /* AWS: /latest/meta-data/spot/instance-action; an action that ends the machine or its memory. */
 struct notice notice_aws_action(long status, const char *body);

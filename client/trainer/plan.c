@@ -259,7 +259,9 @@ level_one_correct(const struct round_result *results, size_t n)
     return judged > 0 ? correct / judged : NAN;
 }
 
-/* "seed" takes the round's own answers where nothing held out was evaluated before it, and says which of both it took. */
+/*
+ * "seed" uses the round's own answers if nothing held out was evaluated before it, and reports which of both it used.
+ */
 static void
 learn_level_one(struct plan *p, const struct plan_options *o, const struct round_result *results, size_t n)
 {

@@ -6,8 +6,8 @@
 #include "common/hash.h"
 
 /*
- * policy: as --policy says it, or NULL. Where it lets other sizes judge, the prompt says so (client/prompt/sizes.txt), and
- * its digest is another.
+ * policy: as in --policy, or NULL. If it lets other sizes judge, the prompt mentions that (client/prompt/sizes.txt),
+ * and its digest is another.
  */
 
 /* The digest of the template, "sha256:...". */

@@ -21,7 +21,7 @@
 
 enum { FEEDBACK_MAX = 6000, LABEL_MAX_BYTES = 200 };
 
-/* One turn of a task: what was sampled, and what became of it. */
+/* One turn of a task: its answers, and their verdicts. */
 struct turn {
     json_t *answers; /* NULL: not sampled yet */
     char group[DAEMON_ID_SIZE];
@@ -541,7 +541,7 @@ add_seconds(struct round *r, double *total, int64_t start_ns)
     pthread_mutex_unlock(&r->mutex);
 }
 
-/* Has this turn as many correct answers as were wanted? Or the daemon has said so, by cancelling the rest. */
+/* Has this turn as many correct answers as were wanted? Or the daemon has decided that, by cancelling the rest. */
 static bool
 is_decided(const struct round *r, const struct turn *at)
 {

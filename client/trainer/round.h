@@ -54,8 +54,8 @@ struct round_totals {
 
 /*
  * Run it. results: one for each task, in order; round_free() frees them. Progress goes to stderr. 0 also when tasks
- * failed (results say which); ERR_UNAVAILABLE when interrupted (the journal has what was done); ERR_INPUT when the journal is of
- * another run (other prompt, model, tasks' references or numbers); else what the journal's file said.
+ * failed (results has them); ERR_UNAVAILABLE when interrupted (the journal has the completed part); ERR_INPUT when the
+ * journal is of another run (other prompt, model, tasks' references or numbers); else the error of the journal's file.
  */
 int round_run(const struct trainer *t, const struct round_options *options, const struct task_set *set,
               struct round_result **results, struct round_totals *totals, struct error *err);

@@ -11,7 +11,8 @@
 enum { ROW_MAX = 16 * 1024 * 1024 }; /* bytes of one row; a longer one is a fault */
 
 /*
- * One row, numbered from 1. row is borrowed; NULL: it could not be read, and fault says why. Not 0 ends the reading,
+ * One row, numbered from 1. row is borrowed; NULL: it could not be read, and fault has the reason. Not 0 ends the
+ * reading,
  * with err filled.
  */
 typedef int rows_cb(void *arg, size_t number, json_t *row, const char *fault, struct error *err);

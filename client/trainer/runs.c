@@ -154,7 +154,7 @@ runs_provenance(const struct runs *r)
     return json_pack("{s:s, s:s}", "runs", r->directory, "digest", digest);
 }
 
-/* A kernel as an answer. What cannot be sent as source is an answer without code, and its verdict says so. */
+/* A kernel as an answer. A file that cannot be sent as source is an answer without code, and its verdict says so. */
 static json_t *
 answer_of(const struct kernel *k, const struct buffer *text)
 {

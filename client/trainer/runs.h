@@ -1,6 +1,6 @@
 /*
- * runs.h - KernelBench's layout on disk: a run's directory holds level_L_problem_P_sample_S_kernel.py, and what became of
- * them in eval_results.json. Read as a round's source of answers; written for KernelBench's own scripts.
+ * runs.h - KernelBench's layout on disk: a run's directory holds level_L_problem_P_sample_S_kernel.py, and their
+ * results in eval_results.json. Read as a round's source of answers; written for KernelBench's own scripts.
  */
 #ifndef TRAINER_RUNS_H
 #define TRAINER_RUNS_H

@@ -1,4 +1,4 @@
-/* trainer selftest: is the curriculum what docs/training.md says? Asks no service. */
+/* trainer selftest: does the curriculum follow docs/training.md? It calls no service. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -17,7 +17,7 @@ json_t *settings_table(void);
 bool settings_concern(json_t *row, const char *method);
 /* Its default for a method; borrowed. */
 json_t *settings_default(json_t *row, const char *method);
-/* Put text as the value of a row into values. ERR_INPUT says what the row takes. */
+/* Put text as the value of a row into values. ERR_INPUT names the values that the row accepts. */
 int settings_put(json_t *values, json_t *row, const char *text, struct error *err);
 /* The names of directories that the training writes and others read (layout.json); given. */
 json_t *settings_layout(void);

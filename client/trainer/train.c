@@ -1,6 +1,6 @@
 /*
- * trainer sft, weighted, reinforce, grpo: check what was asked for, write it down, and run the Python program that
- * takes the gradient steps (client/python/finetune). Its exit status is ours: 75 says «run me again».
+ * trainer sft, weighted, reinforce, grpo: check the options, write them down, and run the Python program that
+ * takes the gradient steps (client/python/finetune). Its exit status is ours: 75 means that it is to be run again.
  */
 #include <errno.h>
 #include <limits.h>
@@ -316,7 +316,7 @@ status_left(const char *path)
     return is_read ? atoi(text) : -1;
 }
 
-/* A status of 0 is believed where our own program says so, and the adapter is there and verifies. */
+/* A status of 0 is believed if our own program reports it, and the adapter is there and verifies. */
 static int
 check_trained(const struct train *t, int left, struct error *err)
 {

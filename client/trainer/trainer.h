@@ -17,7 +17,7 @@
 /* As verifier(1): scripts depend on these. */
 enum trainer_exit {
     TRAINER_OK = 0,
-    TRAINER_FAILED = 1, /* it ran, and what was asked for was not reached */
+    TRAINER_FAILED = 1, /* it ran, and did not reach its goal */
     TRAINER_USAGE = 2,
     TRAINER_CONFIG = 3,  /* a file, an option's value, the disk */
     TRAINER_NOTHING = 5, /* resume: the remote was read, and has no checkpoint */

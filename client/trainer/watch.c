@@ -125,7 +125,7 @@ ask(struct watch *w, const char *method, const char *base, const char *path, con
     return status;
 }
 
-/* With a token, which is asked for once and again when it is refused. */
+/* With a token, which is requested once, and again when it is refused. */
 static long
 ask_aws(struct watch *w, const char *path, struct buffer *out)
 {
