@@ -10,7 +10,7 @@ enum err_code {
     ERR_NOTFOUND = -4,
     ERR_CONFLICT = -5, /* the thing exists already, or is in a state that forbids the call */
     ERR_FULL = -6,     /* a bound was reached: queue, connections, disk */
-    ERR_STORE = -7,    /* the database said no */
+    ERR_STORE = -7,    /* the database refused or failed */
     ERR_PROTOCOL = -8, /* a peer broke the worker protocol */
     ERR_TIMEOUT = -9,
     ERR_UNAVAILABLE = -10, /* not now: draining, no worker, no connection */

@@ -30,7 +30,7 @@ struct extract {
 };
 
 /*
- * entry: the class that is asked for; NULL: any. Returns 0, or ERR_INPUT when nothing but white space is left, or
+ * entry: the class to look for; NULL: any. Returns 0, or ERR_INPUT when nothing but white space is left, or
  * it is longer than EXTRACT_MAX.
  */
 int extract_code(const char *text, size_t size, const char *entry, struct extract *out);

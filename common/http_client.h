@@ -31,7 +31,9 @@ int http_client_cacert(const char *path, struct error *err);
 /* The last request failed for the server's certificate: the next one would, too. */
 bool http_client_is_distrusted(const struct http_client *c);
 
-/* While is_stopping() says true, requests under way end within about a second and new ones at once, as ERR_UNAVAILABLE. */
+/*
+ * While is_stopping() is true, requests in progress end within about a second and new ones at once, as ERR_UNAVAILABLE.
+ */
 void http_client_stop_when(struct http_client *c, bool (*is_stopping)(void));
 
 struct http_answer {

@@ -204,7 +204,7 @@ json_read(json_t *object, const char *base, const struct json_field *fields, siz
 #define DIGITS_SURE 15 /* of a decimal number, which a double keeps */
 #define DIGITS_MOST 17 /* of a double */
 
-/* Shortens a number that jansson wrote in `size` characters to the fewest digits; returns their number. */
+/* Shortens a number that jansson wrote in `size` characters to the fewest digits; returns its new length. */
 static size_t
 shorten(char *number, size_t size)
 {

@@ -52,7 +52,7 @@ struct reward_param {
 struct reward_spec {
     char kind[16];        /* a name of the table, or "expr" */
     int version;          /* from 1 */
-    double hack_value;    /* 0, or what the client asked for, -1..0 */
+    double hack_value;    /* 0, or the client's value, -1..0 */
     bool is_conservative; /* speeds are speedup_lo */
     size_t n_params;
     struct reward_param params[REWARD_PARAMS_MAX];
@@ -68,7 +68,7 @@ void reward_components_init(struct reward_components *c); /* every one NAN but e
 
 /*
  * Read {"kind", "version", "hack_value", "speed": "point"|"conservative", "params": {name: number}, "expr"}.
- * base as in json_read(). What the spec leaves out gets the kind's defaults, so out says all there is to say.
+ * base as in json_read(). Members that the spec leaves out get the kind's defaults, so out is complete.
  */
 int reward_spec_read(json_t *object, const char *base, struct reward_spec *out, struct json_fault *fault);
 json_t *reward_spec_json(const struct reward_spec *spec);          /* given */
