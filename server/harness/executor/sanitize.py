@@ -88,7 +88,7 @@ class Log:
 
 
 def find_program() -> str | None:
-    """That of PATH, of the toolkit, or of NVIDIA's package beside torch."""
+    """That of PATH, of the toolkit, or of NVIDIA's package next to torch."""
     packages = Path(sysconfig.get_path("purelib")).glob("nvidia/*/bin")
     toolkit = os.environ.get("CUDA_HOME", "/usr/local/cuda")
     return shutil.which(
