@@ -24,9 +24,9 @@ extern const struct argp plan_options_argp; /* its input: a struct plan_options 
 
 /*
  * Leave the n tasks of the round `name` in set, and write down which. With held_out (a report of `trainer evaluate`)
- * its correctness at level 1 is counted first, once. ERR_INPUT: the state is of another curriculum or is none; the held-out
  * its correctness at level 1 is counted first, once. ERR_INPUT: the state is of another curriculum or malformed; the
- * held-out
+ * held-out report was counted before, has no level 1, or shares a task with set; a task of a round that was begun is
+ * not in set.
  */
 int plan_draw(const struct plan_options *o, const char *workdir, const char *name, size_t n, uint64_t seed,
               struct task_set *set, struct error *err);

@@ -18,7 +18,6 @@
  * disconnection. (The submission goes on without the client.) That handle is
  * stopped before the connection is resumed, and closed before MHD closes the
  * descriptor.
- * closes the descriptor.
  */
 
 /*

@@ -9,7 +9,6 @@
  * Theory of operation. A POST that makes submissions may carry an
  * Idempotency-Key (draft-ietf-httpapi-idempotency-key-header). The key is
  * stored in the transaction that stores the submissions, so after a crash
- * stored in the transaction that stores the submissions, so after a crash
  * either both are there or neither is. The store is asked for the key first.
  * If it has none, the key is in progress until the submissions are stored: it
  * is a row of a table of the engine, and another request with the same key

@@ -167,10 +167,7 @@ funnel_wait_end(struct funnel_wait *w); /* after this wait_cb does not run; NULL
  */
 void funnel_watch(struct funnel *f, const char *id, const char *group, const char *client);
 
-/*
- * --- following: events as they happen. A verdict is reported once it is durable, and the submission is finished then.
- * ---
- */
+/* --- following: events as they happen. A verdict is reported once it is durable, and looks finished by then. --- */
 enum funnel_event_kind {
     FUNNEL_EVENT_QUEUED, /* accepted, or back in the queue */
     FUNNEL_EVENT_STAGE,  /* it entered a stage; the results of earlier stages that it shows are not durable */

@@ -67,9 +67,7 @@ HARNESS_API int harness_pause_setup(void); /* again is fine */
 /* Launch it and return. ns: 1 or more. */
 HARNESS_API int harness_pause(uint64_t ns);
 
-/*
- * --- the gate: work that is queued after it begins when harness_gate_open() is called, or so long after its start ---
- */
+/* --- the gate: work queued after it begins at the call of harness_gate_open(), or most_ns after its start --- */
 
 HARNESS_API int harness_gate_setup(void); /* again is fine */
 /* Also ends what was to persist in the L2 cache. 0 or a negative errno. */
