@@ -1,7 +1,7 @@
-"""A plan, run once for each case while a tool looks on: a program, which executor/sanitize.py starts under the tool.
+"""A program that executor/sanitize.py starts under a tool of compute-sanitizer: it runs a plan once for each case.
 
-Its answers are not examined. Its standard output has a line of JSON for each case that it went through, and one at the
-end: {"case": NAME}, {"end": null or why not all of them}.
+Its answers are not compared. It prints a line of JSON for each case that it completed, {"case": NAME}, and one at the
+end, {"end": null or why not all cases were run}.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SEED = 1
 
 
 class _Model(gpu.Model):
-    """Which configuration is the quickest cannot be found under a tool: it takes the first that compiles."""
+    """Times under a tool mean nothing: of the configurations it takes the first that compiles."""
 
     def _quickest(self, step: plan.Choose, run: Callable[[int], None]) -> int:
         for index, alternative in enumerate(step.alternatives):
@@ -49,7 +49,7 @@ def _placed(value: Any, device: torch.device) -> Any:
 
 
 def _run(folder: Path, limit_s: float) -> str | None:
-    """Why not all cases were run."""
+    """Why not all cases were run; None: they were."""
     end = time.monotonic() + limit_s
     torch.cuda.init()
     native.gpu_init(0)

@@ -1,7 +1,8 @@
 """compute-sanitizer over a plan that is run once for each case: in a child of its own, all tools at once.
 
-The child is confined as an executor is, but may connect, since the tool and what it looks at talk over a socket. There
-runs nothing but trusted code and the machine code of the plan's kernels (executor/once.py). Findings are reported.
+The child is confined as an executor is, but may connect, since the tool and the process that it checks communicate over
+a socket. It runs only trusted code and the machine code of the plan's kernels (executor/once.py). Findings are
+reported, and decide nothing.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Finding:
 
 @dataclass
 class Log:
-    """What a tool printed."""
+    """The output of one tool, as it was read."""
 
     errors: int = 0
     findings: list[Finding] = field(default_factory=list)
@@ -202,7 +203,7 @@ def _result(tool: str, process: subprocess.Popen[bytes], folder: Path, end: floa
 
 
 def run(program: str | None, folder: Path, limit_s: float = LIMIT_S) -> Json:
-    """What the tools say of the plan in folder/images with the inputs in folder/inputs."""
+    """The reports of all tools on the plan in folder/images with the inputs in folder/inputs."""
     if program is None:
         return {"why": f"{PROGRAM} is not installed where the daemon's workers look (PATH, CUDA_HOME)", "tools": []}
     end = time.monotonic() + limit_s
