@@ -45,6 +45,14 @@ function planFacts(plan) {
     ["no plan, because", plan.error && plan.error.text]]);
 }
 
+// What compute-sanitizer saw: of each tool how many errors, or why it did not run, and what it found.
+export function sanitized(seen) {
+  if (!seen) return [];
+  const tools = seen.tools || [];
+  return [facts([["not run, because", seen.why], ...tools.map((tool) => [tool.tool, [tool.ran && `errors: ${tool.errors}`, tool.why].filter(Boolean).join("; ")])]),
+    records("Findings", tools.flatMap((tool) => (tool.findings || []).map((one) => ({ tool: tool.tool, ...one }))), ["tool", "what", "kernel", "file", "line", "thread", "block", "text", "reports"])];
+}
+
 // The steps of its plan, as rows of a table.
 const planned = (plan) => (plan?.steps || []).map((step) => ({
   line: step.line, step: step.operator || step.kernel + (step.configurations ? ` (${step.configurations} configurations)` : ""),
@@ -170,6 +178,7 @@ function body(item, source, answer, log) {
       el("pre", { tabindex: "0", "aria-label": "Whole answer", "data-key": "whole", text: answer }))),
     section("Cases", records("Cases", item.correctness && item.correctness.results, ["name", "outcome", "max_abs", "max_rel", "matched", "against", "note"])),
     section("Plan of one call", planFacts(item.plan), records("Plan of one call", planned(item.plan), ["line", "step", "shapes", "grid", "share of the time"])),
+    section("compute-sanitizer", ...sanitized(item.sanitize)),
     section("Compiled kernels", records("Compiled kernels", item.kernels, ["name", "outcome", "registers", "spill_bytes", "shared_bytes", "cubin_bytes"])),
     el("div", { class: "columns" },
       section("Components of the reward", item.components && facts([["kind", item.reward_spec && item.reward_spec.kind + " v" + item.reward_spec.version], ...Object.entries(item.components)])),

@@ -311,6 +311,25 @@ def test_clocks_that_did_not_change_are_told_once(scene: Scene, window: Browser)
     assert window.script(drawn) == "clock, MHz1980temperature, °C37 to 38"
 
 
+def test_what_compute_sanitizer_saw_is_shown_by_tool(scene: Scene, window: Browser) -> None:
+    show(window, scene.url, "#/?window=24h", "verdicts a minute")
+    finding = {"what": "invalid global write", "kernel": "_add", "file": "candidate.py", "line": 7, "thread": "(1,0,0)"}
+    tools = [
+        {"tool": "memcheck", "ran": True, "errors": 1, "why": None, "findings": [finding | {"reports": 3}]},
+        {"tool": "racecheck", "ran": False, "errors": 0, "why": "out of time", "findings": []},
+    ]
+    drawn = """
+    const seen = JSON.parse(arguments[0]);
+    return import('/submission.js').then((m) => m.sanitized(seen).filter(Boolean).map((part) => part.textContent));
+    """
+    facts, findings = window.script(drawn.replace("arguments[0]", json.dumps(json.dumps({"tools": tools}))))
+    assert facts == "memcheckerrors: 1racecheckout of time"
+    assert "invalid global write_addcandidate.py7(1,0,0)3" in findings
+    assert window.script(drawn.replace("arguments[0]", json.dumps(json.dumps({"why": "no GPU", "tools": []})))) == [
+        "not run, becauseno GPU"
+    ]
+
+
 def test_a_group_has_no_places_before_all_are_done(scene: Scene, window: Browser) -> None:
     show(window, scene.url, "#/groups", "3 / 3")
     drawn = """
