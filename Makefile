@@ -59,7 +59,7 @@ fuzzers := $(patsubst tests/fuzz/fuzz_%.c,$(out)/fuzz/%,$(fuzz_src))
 .SECONDARY:
 .SECONDEXPANSION:
 .PHONY: help all contract harness finetune corpus tests setup setup-test setup-train trainers demo demo-cluster demo-train demo-run test test-fast test-unit test-unit-c test-unit-judging test-unit-rest test-e2e test-fault test-stop check lint lint-c lint-cycles format tidy lint-python \
-	requirements sanitize clang slow slow-e2e slow-fault fuzz fuzz-replay install uninstall installcheck bundle gpu-check kernelbench selftest-compare bench timing-report screenshots \
+	requirements sanitize clang slow slow-e2e slow-fault slow-training fuzz fuzz-replay install uninstall installcheck bundle gpu-check kernelbench selftest-compare bench timing-report screenshots \
 	clean distclean deb deb-check image dist libraries FORCE
 
 all: libraries $(programs) harness finetune corpus ## programs, harness and corpus, into $(BUILD)
@@ -288,7 +288,7 @@ test-stop: $(bin)/verifierd
 
 check: setup-test ## lint, types, sanitizers, fuzz replay, slow tests, requirements
 	+$(parallel) trainers clang tidy
-	+$(two_at_a_time) slow-e2e slow-fault sanitize lint
+	+$(two_at_a_time) slow-e2e slow-fault slow-training sanitize lint
 	+$(MAKE) requirements ARGS='--results $(BUILD)/results'
 
 lint: lint-c lint-python lint-cycles ## clang and clang-tidy, clang-format, ruff, mypy, rings of files
@@ -337,10 +337,16 @@ sanitize: ## units under address, undefined and thread sanitizers
 	server/deploy/run-tests $(threaded:%=$(BUILD)/thread/unit/%)
 
 slow: ## the tests marked slow
-	+$(two_at_a_time) slow-e2e slow-fault
+	+$(two_at_a_time) slow-e2e slow-fault slow-training
+
+# What takes gradient steps: a third of the time of all slow tests with the real harness.
+training_e2e := $(patsubst %,tests/e2e/test_%.py,bench_training evaluate_checkpoint finetune run run_along)
 
 slow-e2e: all trainers
-	$(call pytest,slow-e2e) -m slow tests/e2e
+	$(call pytest,slow-e2e) -m slow $(filter-out $(training_e2e),$(wildcard tests/e2e/test_*.py))
+
+slow-training: all trainers
+	$(call pytest,slow-training) -m slow $(training_e2e)
 
 slow-fault: all trainers
 	$(call pytest,slow-fault) -m slow tests/fault
