@@ -46,11 +46,11 @@ def test_learning_goes_through_every_phase(tmp_path: Path) -> None:
     assert {"seed0_sft", "seed0_reinforce", "mean_reinforce"} <= set(report["losses"])
 
 
-def test_gradient_measures_every_method_on_both_sides(tmp_path: Path) -> None:
-    said, rows = bench("gradient", tmp_path / "out", "--judge=scripted")
+def test_gradient_measures_a_method_of_each_kind_on_both_sides(tmp_path: Path) -> None:
+    said, rows = bench("gradient", tmp_path / "out", "--judge=scripted", "--methods=sft,grpo")
     figures = [row for row in rows if row["kind"] == "figure"]
     assert [(row["method"], row["side"]) for row in figures] == [
-        (method, side) for method in ("sft", "weighted", "reinforce", "grpo") for side in ("ours", "plain")
+        (method, side) for method in ("sft", "grpo") for side in ("ours", "plain")
     ]
     for row in figures:
         assert row["status"] == 0 and row["tokens_per_s"] > 0 and row["peak_gib"] > 0
