@@ -40,8 +40,6 @@ from shared.wire import (
     cores,
     error_json,
     finite,
-    make_memfd,
-    read_memfd,
 )
 
 WORKING: Final = 2
@@ -58,6 +56,13 @@ ENDING_S: Final = 1.0
 """How long killed processes may keep their GPU memory from the next job."""
 ENDING_POLL_S: Final = 0.01
 DESCRIBE_LIMIT_MS: Final = 180_000
+CONTENT_MOST: Final = {
+    "source": SOURCE_MAX,
+    "spec": specification.SPEC_MAX,
+    "reference_source": SOURCE_MAX,
+    "images": archive.BYTES_MAX,
+}
+"""Bytes of what comes with the request to open a job; `images` only where there is a plan."""
 
 
 def _untimed() -> Report:
@@ -202,7 +207,7 @@ class Referee:
 
     def _op_register(self, message: Message) -> None:
         job, peer = message.text("job"), self._children.get(message.text("child"))
-        fd = message.take_fd("source")
+        source = message.take("source", SOURCE_MAX)
         self._due_bytes = 0
         if self._device.type == "cuda":
             self._answers.clear()
@@ -218,9 +223,9 @@ class Referee:
                 "cases": message.body.get("cases"),
                 "element_limit": self._element_limit,
             }
-            report = peer.ask(request, "described", DESCRIBE_LIMIT_MS, {"source": fd}, takes=("spec",))
+            report = peer.ask(request, "described", DESCRIBE_LIMIT_MS, {"source": source}, takes=("spec",))
             try:
-                told = specification.parse(_take(report, "spec"))
+                told = specification.parse(report.take("spec", specification.SPEC_MAX))
             finally:
                 report.close()
         except PeerFailed as failure:
@@ -231,22 +236,15 @@ class Referee:
             error = {"type": type(broken).__name__, "text": text, "line": None}
             self._channel.send({"ev": "refused", "job": job, "error": error})
             return
-        finally:
-            os.close(fd)
-        spec = make_memfd(json.dumps(told, ensure_ascii=False).encode(), "spec")  # not the child's own
-        try:
-            self._channel.send({"ev": "registered", "job": job}, {"spec": spec})
-        finally:
-            os.close(spec)
+        spec = json.dumps(told, ensure_ascii=False).encode()  # not the child's own
+        self._channel.send({"ev": "registered", "job": job}, contents={"spec": spec})
 
     # --- jobs ---
 
     def _op_open(self, message: Message) -> None:
         name = message.text("job")
         self._due_bytes = 0
-        contents = {key: _take(message, key) for key in ("source", "spec", "reference_source")}
-        if "images" in message.fds:
-            contents["images"] = _take(message, "images")
+        contents = {name: message.take(name, CONTENT_MOST[name]) for name in CONTENT_MOST if name in message.fds}
         self._report(name, lambda: self._open(name, message, contents))
 
     def _open(self, name: str, message: Message, contents: dict[str, bytes]) -> Report:
@@ -399,11 +397,7 @@ class Referee:
             with contextlib.suppress(RuntimeError):  # a broken device has no figure
                 body["free_bytes"] = self._free_bytes()
         detail = json.dumps(finite(report.detail), ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
-        fd = make_memfd(detail[:WORKER_DETAIL_MAX], "detail")
-        try:
-            self._channel.send(body, {"detail": fd})
-        finally:
-            os.close(fd)
+        self._channel.send(body, contents={"detail": detail[:WORKER_DETAIL_MAX]})
 
     def _op_close(self, message: Message) -> None:
         job = message.text("job")
@@ -480,18 +474,6 @@ def _time(job: Job, gpu: Gpu) -> Report:
         report = clock.time_job(job, gpu)
         report.detail["one_call"] = clean_text(str(why), 1024)
         return report
-
-
-_MOST: Final = {"spec": specification.SPEC_MAX, "images": archive.BYTES_MAX}
-"""Bytes of a message's descriptor other than a source."""
-
-
-def _take(message: Message, name: str) -> bytes:
-    fd = message.take_fd(name)
-    try:
-        return read_memfd(fd, _MOST.get(name, SOURCE_MAX))
-    finally:
-        os.close(fd)
 
 
 def describe_device(device: torch.device, peaks: physics.Peaks | None) -> Json | None:

@@ -10,13 +10,13 @@ from rig import HONEST, TASK, Rig, policy
 
 LIES = """
 import json, os, sys
-harness = sys.modules["live.child"]
-really = harness.make_memfd
+harness, wire = sys.modules["live.child"], sys.modules["shared.wire"]
+really = wire.make_memfd
 def told(change):
     \"\"\"What goes out as NAME is what change() makes of it.\"\"\"
     def make_memfd(data, name="message"):
         return really(change(data), name) if name == NAME else really(data, name)
-    harness.make_memfd = make_memfd
+    wire.make_memfd = make_memfd
 def change(path, value):
     def changed(data):
         found = json.loads(data)
@@ -48,10 +48,10 @@ SPECIFICATIONS = {
     "a key with a NUL": "change(['knobs', 'a\\0'], 1)",
     "a number that no 64 bits hold": "change(['knobs', 'N'], 1 << 64)",
     "too large": "told(lambda data: data + b' ' * (9 << 20))",
-    "not sealed": "harness.make_memfd = lambda data, name='m': os.memfd_create(name)",
+    "not sealed": "wire.make_memfd = lambda data, name='m': os.memfd_create(name)",
     "no descriptor": (
         "class Mute(harness.Channel):\n"
-        "    def send(self, message, fds=None):\n"
+        "    def send(self, message, *more, **contents):\n"
         "        harness.Channel.send(self, message)\n"
         "import gc\n"
         "for item in gc.get_objects():\n"
@@ -107,11 +107,11 @@ ANSWER = OUTPUT = None
 @
 if ANSWER is not None:
     class Answering(harness.Channel):
-        def send(self, message, fds=None):
+        def send(self, message, *more, **contents):
             if message["ev"] == "inputs":
                 message = dict(message)
                 ANSWER(message)
-            harness.Channel.send(self, message, fds)
+            harness.Channel.send(self, message, *more, **contents)
     import gc
     for item in gc.get_objects():
         if type(item) is harness.Channel: item.__class__ = Answering

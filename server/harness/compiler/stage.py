@@ -262,10 +262,8 @@ def main(channel: wire.Channel, scratch: Path) -> None:
     request = channel.receive()
     if request.text("op") != "build":
         raise wire.ProtocolError(f"a build child was asked for {request.text('op')!r}")
-    source = wire.read_memfd(request.take_fd("source"), wire.SOURCE_MAX)
-    document = wire.read_memfd(request.take_fd("plan"), plan.BYTES_MAX)
+    source, document = request.take("source", wire.SOURCE_MAX), request.take("plan", plan.BYTES_MAX)
     kernel_cache.install(scratch / "triton", kernel_cache.LayeredCache.layers, adopts=False)
     target, policy, others = request.text("target"), request.mapping("policy"), request.boolean("others")
     result = build(source, document, target, policy, workers(), others=others)
-    fds = {} if result.archive is None else {"images": wire.make_memfd(result.archive, "images")}
-    channel.send(result.report, fds)
+    channel.send(result.report, contents={} if result.archive is None else {"images": result.archive})

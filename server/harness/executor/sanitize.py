@@ -20,14 +20,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from shared.wire import (
-    Channel,
-    Json,
-    clean_text,
-    error_json,
-    make_memfd,
-    read_memfd,
-)
+from shared.wire import Channel, Json, clean_text, error_json
 
 from executor import archive
 
@@ -216,10 +209,7 @@ def main(channel: Channel, scratch: Path) -> None:
     message = channel.receive()
     try:
         for name, most in (("images", archive.BYTES_MAX), ("inputs", 2 * INPUTS_MAX)):
-            fd = message.take_fd(name)
-            (scratch / name).write_bytes(read_memfd(fd, most))
-            os.close(fd)
-        fd = make_memfd(json.dumps(run(find_program(), scratch)).encode(), "found")
-        channel.send({"ev": "sanitized"}, {"found": fd})
+            (scratch / name).write_bytes(message.take(name, most))
+        channel.send({"ev": "sanitized"}, contents={"found": json.dumps(run(find_program(), scratch)).encode()})
     except OSError as error:
         channel.send({"ev": "failed", "phase": "sanitize", "error": error_json(error)})

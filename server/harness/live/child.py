@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import gc
+import json
 import os
 import secrets
 import shutil
@@ -41,8 +42,6 @@ from shared.wire import (
     Message,
     clean_text,
     error_json,
-    make_memfd,
-    read_memfd,
 )
 
 from live import cases, weights
@@ -131,14 +130,6 @@ class Placer:
         self._next = align(self._next + note.span_bytes)
         self._arena.view(note).copy_(tensor)
         return note
-
-
-def _take(message: Message, name: str, most: int) -> bytes:
-    fd = message.take_fd(name)
-    try:
-        return read_memfd(fd, most)
-    finally:
-        os.close(fd)
 
 
 def _copy_state(model: Any, notes: dict[str, TensorNote], arena: Arena) -> None:
@@ -238,7 +229,7 @@ class Child:
     # --- the module ---
 
     def _op_describe(self, message: Message) -> None:
-        source = _take(message, "source", SOURCE_MAX).decode("utf-8-sig", "replace")
+        source = message.take("source", SOURCE_MAX).decode("utf-8-sig", "replace")
         try:
             spec = cases.describe(
                 source,
@@ -257,7 +248,7 @@ class Child:
         self._tell("described", "spec", spec)
 
     def _op_load(self, message: Message) -> None:
-        data = _take(message, "source", SOURCE_MAX)
+        data = message.take("source", SOURCE_MAX)
         self._entry = message.text("entry")
         is_reference = message.text("role") == "reference"
         self._filename = cases.REFERENCE_FILE if is_reference else CANDIDATE_FILE
@@ -283,7 +274,7 @@ class Child:
 
         self._filename = CANDIDATE_FILE
         try:
-            images, source = _take(message, "images", archive.BYTES_MAX), _take(message, "source", SOURCE_MAX)
+            images, source = message.take("images", archive.BYTES_MAX), message.take("source", SOURCE_MAX)
             self._plan = runner.Runner(images, source, self._device, message.text("foreign"))
         except BaseException as error:
             raise StepFailed("import", error, self._filename) from None
@@ -361,11 +352,7 @@ class Child:
 
     def _tell(self, event: str, name: str, content: Any) -> None:
         """A report whose content may be larger than a message."""
-        import json
-
-        fd = make_memfd(json.dumps(content).encode(), name)
-        self._channel.send({"ev": event}, {name: fd})
-        os.close(fd)
+        self._channel.send({"ev": event}, contents={name: json.dumps(content).encode()})
 
     def _construct(self, message: Message) -> Any:
         is_varied = bool(message.body.get("vary"))
@@ -392,10 +379,8 @@ class Child:
 
     def _op_state(self, message: Message) -> None:
         """The reference's weights, where name, shape and dtype match and values differ."""
-        import json
-
         arena, _, _ = self._require()
-        state = json.loads(_take(message, "state", WORKER_DETAIL_MAX))
+        state = json.loads(message.take("state", WORKER_DETAIL_MAX))
         model = self._models[message.text("model")]
         try:
             notes = {item["name"]: TensorNote.parse(item["tensor"], item["name"]) for item in state}
@@ -659,8 +644,6 @@ class Child:
         told = told if all(told) else ()
         if is_empty or (told and told == self._told):
             return
-        import json
-
         placer.restart()
         outputs = [values.encode(value, placer.place, "forward()") for value in kept]
         reply = json.dumps({"outputs": outputs[0]} if len(outputs) == 1 else {"calls": outputs}).encode()
@@ -671,8 +654,6 @@ class Child:
         self._told = () if placer.copied else told
 
     def _write_error(self, doorbell: native.Doorbell, error: BaseException) -> None:
-        import json
-
         report = {"error": failure_json(error, self._filename), "phase": "call"}
         doorbell.write_reply(json.dumps(report).encode()[:DOORBELL_REPLY_MAX])
 

@@ -468,14 +468,12 @@ def main(channel: wire.Channel, scratch: Path) -> None:
     request = channel.receive()
     if request.text("op") != "compile":
         raise wire.ProtocolError(f"a compile child was asked for {request.text('op')!r}")
-    source_fd, spec_fd = request.take_fd("source"), request.take_fd("spec")
-    source = wire.read_memfd(source_fd, wire.SOURCE_MAX)
-    spec = wire.read_json_memfd(spec_fd, wire.WORKER_DETAIL_MAX)
+    source, spec = request.take("source", wire.SOURCE_MAX), wire.decode(request.take("spec", wire.WORKER_DETAIL_MAX))
     wanted = tracer.Request.of(request.text("target"), request.text("entry"), spec["cases"])
     if request.body.get("trace") is True:
         binds = bool(spec.get("dynamic_shapes") or spec.get("tiny_declared"))
         report, plan = trace(source, wanted, scratch, binds=binds)
-        channel.send(report, {} if plan is None else {"plan": wire.make_memfd(plan, "plan")})
+        channel.send(report, contents={} if plan is None else {"plan": plan})
         return
     record = prepare(wanted.target, Path(request.text("cache")))
     channel.send(fit(judge(source, wanted, scratch, record)))

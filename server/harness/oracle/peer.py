@@ -26,8 +26,6 @@ from shared.wire import (
     Message,
     ProtocolError,
     clean_text,
-    make_memfd,
-    read_memfd,
 )
 
 SPIN_NS: Final = 50_000_000
@@ -155,6 +153,8 @@ class Peer:
         message: Json,
         expected: str,
         limit_ms: float,
+        contents: dict[str, bytes] | None = None,
+        *,
         fds: dict[str, int] | None = None,
         takes: tuple[str, ...] = (),
     ) -> Message:
@@ -163,7 +163,7 @@ class Peer:
         takes: the descriptors that the report may have, which are the caller's to take or close.
         """
         try:
-            self.channel.send(message, fds)
+            self.channel.send(message, fds, contents)
             return self._report(expected, limit_ms, takes)
         except ChannelClosed:
             raise self.gone() from None
@@ -220,35 +220,23 @@ class Peer:
         self.doorbell = native.Doorbell(fd)
         message = {"op": "arena", "size": self.arena.size, "heap": vars(heap)}
         try:
-            self.ask(message, "mapped", PROMPT_MS, {"arena": self.arena.fd, "doorbell": fd})
+            self.ask(message, "mapped", PROMPT_MS, fds={"arena": self.arena.fd, "doorbell": fd})
         finally:
             os.close(fd)
 
     # --- modules ---
 
     def load(self, source: bytes, entry: str, role: str, cache: str | None, limit_ms: float) -> None:
-        fd = make_memfd(source, "source")
-        try:
-            self.ask(
-                {"op": "load", "entry": entry, "role": role, "cache": cache},
-                "loaded",
-                limit_ms,
-                {"source": fd},
-            )
-        finally:
-            os.close(fd)
+        message = {"op": "load", "entry": entry, "role": role, "cache": cache}
+        self.ask(message, "loaded", limit_ms, {"source": source})
 
     def load_plan(self, images: bytes, source: bytes, foreign: str, limit_ms: float) -> None:
         """A plan with its kernels' images (executor/archive.py) in the place of a module. source: the kernels' text.
 
         foreign: what kernels that are not the candidate's may do, as in a policy.
         """
-        fds = {"images": make_memfd(images, "images"), "source": make_memfd(source, "source")}
-        try:
-            self.ask({"op": "load_plan", "foreign": foreign}, "loaded", limit_ms, fds)
-        finally:
-            for fd in fds.values():
-                os.close(fd)
+        message = {"op": "load_plan", "foreign": foreign}
+        self.ask(message, "loaded", limit_ms, {"images": images, "source": source})
 
     def renew(self) -> str | None:
         """After a plan: everything that it made is gone, the arena too, and another plan may be given. Else why not,
@@ -256,7 +244,7 @@ class Peer:
         if self.armed:
             return "bells are due"
         try:
-            _drop(self.ask({"op": "renew"}, "renewed", RENEW_MS))
+            self.ask({"op": "renew"}, "renewed", RENEW_MS)
         except PeerFailed as failure:
             return str(failure.error["text"])
         if self.doorbell is not None:
@@ -297,21 +285,15 @@ class Peer:
         if compiles:
             message["compile"] = True
         report = self.ask(message, "built", limit_ms, takes=("state",))
-        if not tell_state:
-            return _drop(report)
         try:
-            return _json_of(report, "state")
+            return _list_of(report, "state") if tell_state else []
         except ProtocolError as error:
             raise PeerFailed("crash", f"the process broke the protocol: {error}", is_gone=True) from None
         finally:
             report.close()
 
     def copy_state(self, model: str, state: list[Json], limit_ms: float) -> None:
-        fd = make_memfd(json.dumps(state).encode(), "state")
-        try:
-            self.ask({"op": "state", "model": model}, "copied", limit_ms, {"state": fd})
-        finally:
-            os.close(fd)
+        self.ask({"op": "state", "model": model}, "copied", limit_ms, {"state": json.dumps(state).encode()})
 
     def make_inputs(
         self, seeds: list[int], overrides: Json, offset: int, stride: int, *, dtype: str | None = None
@@ -501,19 +483,11 @@ class Peer:
         self.is_frozen = False
 
 
-def _json_of(report: Message, name: str) -> list[Json]:
-    fd = report.take_fd(name)
+def _list_of(report: Message, name: str) -> list[Json]:
     try:
-        found = json.loads(read_memfd(fd, WORKER_DETAIL_MAX))
+        found = json.loads(report.take(name, WORKER_DETAIL_MAX))
     except (ValueError, RecursionError):
         raise ProtocolError(f"{name} is no JSON") from None
-    finally:
-        os.close(fd)
     if not isinstance(found, list):
         raise ProtocolError(f"{name} is no list")
     return found
-
-
-def _drop(report: Message) -> list[Json]:
-    report.close()
-    return []

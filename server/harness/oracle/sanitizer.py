@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from executor import sanitize
 from shared import values
-from shared.wire import WORKER_DETAIL_MAX, Json, clean_text, make_memfd, read_memfd
+from shared.wire import WORKER_DETAIL_MAX, Json, clean_text
 
 from oracle.peer import NotTheCandidate, Peer, PeerFailed
 
@@ -36,17 +35,9 @@ def look(job: Job | None, tool: Peer | None) -> Json:
 
 
 def _asked(job: Job, tool: Peer, images: bytes) -> Json:
-    fds = {"images": make_memfd(images, "images"), "inputs": make_memfd(_inputs(job), "inputs")}
-    try:
-        message = tool.ask({"op": "sanitize"}, "sanitized", LIMIT_MS, fds, takes=("found",))
-    finally:
-        for fd in fds.values():
-            os.close(fd)
-    fd = message.take_fd("found")
-    try:
-        found: Json = json.loads(read_memfd(fd, WORKER_DETAIL_MAX))
-    finally:
-        os.close(fd)
+    contents = {"images": images, "inputs": _inputs(job)}
+    message = tool.ask({"op": "sanitize"}, "sanitized", LIMIT_MS, contents, takes=("found",))
+    found: Json = json.loads(message.take("found", WORKER_DETAIL_MAX))
     return found
 
 

@@ -135,6 +135,14 @@ class Message:
             raise ProtocolError(f"no descriptor called {name!r} came with the message")
         return self.fds.pop(name)
 
+    def take(self, name: str, most: int) -> bytes:
+        """The content of the sealed memfd of this name, which is closed. ProtocolError as from read_memfd()."""
+        fd = self.take_fd(name)
+        try:
+            return read_memfd(fd, most)
+        finally:
+            os.close(fd)
+
     def close(self) -> None:
         for fd in self.fds.values():
             os.close(fd)
@@ -156,12 +164,26 @@ class Channel:
     def close(self) -> None:
         self._socket.close()
 
-    def send(self, message: Mapping[str, Any], fds: Mapping[str, int] | None = None) -> None:
-        """Waits while the other end is slow. The descriptors stay the caller's.
+    def send(
+        self,
+        message: Mapping[str, Any],
+        fds: Mapping[str, int] | None = None,
+        contents: Mapping[str, bytes] | None = None,
+    ) -> None:
+        """Waits while the other end is slow. The descriptors stay the caller's; contents go as sealed memfds.
 
         ValueError for a message that is too large or has NaN; ChannelClosed if the other end is closed.
         """
-        named = dict(fds or {})
+        made: dict[str, int] = {}
+        try:
+            for name, data in (contents or {}).items():
+                made[name] = make_memfd(data, name)
+            self._send(message, {**(fds or {}), **made})
+        finally:
+            for fd in made.values():
+                os.close(fd)
+
+    def _send(self, message: Mapping[str, Any], named: Mapping[str, int]) -> None:
         if len(named) > WORKER_FDS_MAX:
             raise ValueError(f"{len(named)} descriptors in one message, at most {WORKER_FDS_MAX} are allowed")
         data = encode({**message, "fds": list(named)} if named else message)
@@ -204,11 +226,9 @@ class Channel:
 
     def wait(self, timeout: float | None) -> bool:
         """True once there is something to receive (the end counts), False when the time is over."""
-        end = None if timeout is None else time.monotonic() + timeout
         poll = select.poll()
         poll.register(self._socket.fileno(), select.POLLIN)
-        left = None if end is None else max(0.0, end - time.monotonic()) * 1000.0
-        return bool(poll.poll(left))
+        return bool(poll.poll(None if timeout is None else timeout * 1000.0))
 
 
 def _descriptors(control: Iterable[tuple[int, int, bytes]]) -> list[int]:
@@ -271,10 +291,6 @@ def read_memfd(fd: int, limit: int) -> bytes:
         parts.append(part)
         done += len(part)
     return b"".join(parts)
-
-
-def read_json_memfd(fd: int, limit: int) -> Json:
-    return decode(read_memfd(fd, limit))
 
 
 def finite(value: Any) -> Any:

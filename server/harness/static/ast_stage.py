@@ -195,6 +195,6 @@ def main(channel: wire.Channel) -> None:
     request = channel.receive()
     if request.text("op") != "ast":
         raise wire.ProtocolError(f"an ast child was asked for {request.text('op')!r}")
-    source = wire.read_memfd(request.take_fd("source"), wire.SOURCE_MAX)
+    source = request.take("source", wire.SOURCE_MAX)
     policy = policy_name(request.body.get("policy"))
     channel.send(judge(source, request.text("entry"), policy))
