@@ -1,6 +1,3 @@
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "server/harness/native/launch.h"
 
 #include <errno.h>

@@ -1,6 +1,3 @@
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "server/harness/native/process.h"
 
 #include <dirent.h>
@@ -19,13 +16,6 @@
 
 #define STOP_POLL_US 20
 #define STOP_WAIT_NS (1000 * 1000 * 1000)
-
-#ifndef SYS_close_range
-#define SYS_close_range 436
-#endif
-#ifndef SYS_pidfd_send_signal
-#define SYS_pidfd_send_signal 424
-#endif
 
 static int
 write_file(const char *path, const char *text)

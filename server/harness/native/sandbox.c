@@ -1,6 +1,3 @@
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "server/harness/native/sandbox.h"
 
 #include <dirent.h>
@@ -39,10 +36,6 @@
  * one is a layer that a host may lack: the probe notes the reason, and each child takes exactly those steps that
  * succeeded in the probe.
  */
-
-#ifndef SYS_close_range
-#define SYS_close_range 436
-#endif
 
 #define REASON_MAX 256
 

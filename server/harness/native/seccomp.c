@@ -1,6 +1,3 @@
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "server/harness/native/seccomp.h"
 
 #include <errno.h>
@@ -10,6 +7,7 @@
 #include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -30,33 +28,10 @@
 #error "the seccomp filter knows x86-64 and arm64"
 #endif
 
-/* Numbers that the C library's headers may lack; the same on every architecture since 5.1. */
-#define NR_IO_URING_SETUP 425
-#define NR_IO_URING_ENTER 426
-#define NR_IO_URING_REGISTER 427
-#define NR_OPEN_TREE 428
-#define NR_MOVE_MOUNT 429
-#define NR_FSOPEN 430
-#define NR_FSCONFIG 431
-#define NR_FSMOUNT 432
-#define NR_FSPICK 433
-#define NR_PIDFD_OPEN 434
-#define NR_CLONE3 435
-#define NR_PIDFD_GETFD 438
-#define NR_PROCESS_MADVISE 440
-#define NR_MOUNT_SETATTR 442
-#define NR_QUOTACTL_FD 443
-#define NR_MEMFD_SECRET 447
-#define NR_PROCESS_MRELEASE 448
-#define NR_PIDFD_SEND_SIGNAL 424
-
 #define NAMESPACES                                                                                \
     (CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | \
      CLONE_NEWNET)
 #define CLONE_NEWTIME_BIT 0x80
-#define IOCTL_TIOCSTI 0x5412
-#define IOCTL_TIOCLINUX 0x541C
-#define IOCTL_TIOCSETD 0x5423
 #define SOCKET_TYPE_MASK 0xf
 #define IOPRIO_WHO_PROCESS_ONE 1
 
@@ -84,37 +59,33 @@ struct row {
     {                                         \
         SYS_##call, ALWAYS, 0, 0, EPERM, EVER \
     }
-#define NO_NR(number)                     \
-    {                                     \
-        number, ALWAYS, 0, 0, EPERM, EVER \
-    }
 
 static const struct row rows[] = {
     /* Terminals: typing into the daemon's. First, because ioctl is the driver's busiest call. */
-    { SYS_ioctl, WHEN_IS, 1, IOCTL_TIOCSTI, EPERM, EVER },
-    { SYS_ioctl, WHEN_IS, 1, IOCTL_TIOCLINUX, EPERM, EVER },
-    { SYS_ioctl, WHEN_IS, 1, IOCTL_TIOCSETD, EPERM, EVER },
+    { SYS_ioctl, WHEN_IS, 1, TIOCSTI, EPERM, EVER },
+    { SYS_ioctl, WHEN_IS, 1, TIOCLINUX, EPERM, EVER },
+    { SYS_ioctl, WHEN_IS, 1, TIOCSETD, EPERM, EVER },
 
     /* Other processes' memory and descriptors. */
     NO(ptrace),
     NO(process_vm_readv),
     NO(process_vm_writev),
     NO(kcmp),
-    NO_NR(NR_PIDFD_GETFD),
-    NO_NR(NR_PROCESS_MADVISE),
-    NO_NR(NR_PROCESS_MRELEASE),
+    NO(pidfd_getfd),
+    NO(process_madvise),
+    NO(process_mrelease),
     NO(migrate_pages),
 
     /* Interfaces with a long record of kernel holes, and of no use to a kernel under test. io_uring would also carry
        out calls that this filter never sees. */
-    NO_NR(NR_IO_URING_SETUP),
-    NO_NR(NR_IO_URING_ENTER),
-    NO_NR(NR_IO_URING_REGISTER),
+    NO(io_uring_setup),
+    NO(io_uring_enter),
+    NO(io_uring_register),
     NO(bpf),
     NO(perf_event_open),
     NO(userfaultfd),
     NO(vmsplice),
-    NO_NR(NR_MEMFD_SECRET),
+    NO(memfd_secret),
     NO(fanotify_init),
     NO(open_by_handle_at),
     NO(add_key),
@@ -126,15 +97,15 @@ static const struct row rows[] = {
     NO(umount2),
     NO(pivot_root),
     NO(chroot),
-    NO_NR(NR_OPEN_TREE),
-    NO_NR(NR_MOVE_MOUNT),
-    NO_NR(NR_FSOPEN),
-    NO_NR(NR_FSCONFIG),
-    NO_NR(NR_FSMOUNT),
-    NO_NR(NR_FSPICK),
-    NO_NR(NR_MOUNT_SETATTR),
+    NO(open_tree),
+    NO(move_mount),
+    NO(fsopen),
+    NO(fsconfig),
+    NO(fsmount),
+    NO(fspick),
+    NO(mount_setattr),
     NO(quotactl),
-    NO_NR(NR_QUOTACTL_FD),
+    NO(quotactl_fd),
     NO(swapon),
     NO(swapoff),
 
@@ -143,7 +114,7 @@ static const struct row rows[] = {
     NO(setns),
     { SYS_unshare, WITH_BITS, 0, NAMESPACES | CLONE_NEWTIME_BIT, EPERM, EVER },
     { SYS_clone, WITH_BITS, 0, NAMESPACES, EPERM, EVER },
-    { NR_CLONE3, ALWAYS, 0, 0, ENOSYS, EVER },
+    { SYS_clone3, ALWAYS, 0, 0, ENOSYS, EVER },
 
     /* The machine itself: its kernel, clock, name, log, accounting. */
     NO(kexec_load),
@@ -207,8 +178,8 @@ static const struct row rows[] = {
     { SYS_tkill, ALWAYS, 0, 0, EPERM, WITHOUT_PID_NAMESPACE },
     { SYS_rt_sigqueueinfo, UNLESS_OWN, 0, 0, EPERM, WITHOUT_PID_NAMESPACE },
     { SYS_rt_tgsigqueueinfo, UNLESS_OWN, 0, 0, EPERM, WITHOUT_PID_NAMESPACE },
-    { NR_PIDFD_OPEN, UNLESS_OWN, 0, 0, EPERM, WITHOUT_PID_NAMESPACE },
-    { NR_PIDFD_SEND_SIGNAL, ALWAYS, 0, 0, EPERM, WITHOUT_PID_NAMESPACE },
+    { SYS_pidfd_open, UNLESS_OWN, 0, 0, EPERM, WITHOUT_PID_NAMESPACE },
+    { SYS_pidfd_send_signal, ALWAYS, 0, 0, EPERM, WITHOUT_PID_NAMESPACE },
     { SYS_setpriority, UNLESS_OWN, 1, 0, EPERM, WITHOUT_PID_NAMESPACE },
     { SYS_ioprio_set, UNLESS_OWN, 1, 0, EPERM, WITHOUT_PID_NAMESPACE },
     { SYS_sched_setscheduler, UNLESS_OWN, 0, 0, EPERM, WITHOUT_PID_NAMESPACE },
