@@ -23,8 +23,6 @@ struct cu_stream;
 #define CU_ERROR_OUT_OF_MEMORY 2
 #define CU_ATTRIBUTE_SM_COUNT 16
 #define CU_ATTRIBUTE_L2_BYTES 38
-#define CU_ATTRIBUTE_MAJOR 75
-#define CU_ATTRIBUTE_MINOR 76
 #define CU_ATTRIBUTE_SHARED_MOST 97
 #define CU_ATTRIBUTE_VIRTUAL_MEMORY 102
 #define CU_ATTRIBUTE_POSIX_HANDLES 103
@@ -34,10 +32,7 @@ struct cu_stream;
 #define CU_HANDLE_POSIX_FD 1
 #define CU_ACCESS_READ_WRITE 3
 #define CU_GRANULARITY_RECOMMENDED 1
-#define CU_FUNCTION_THREADS_MOST 0
-#define CU_FUNCTION_SHARED_BYTES 1
 #define CU_FUNCTION_LOCAL_BYTES 3
-#define CU_FUNCTION_REGISTERS 4
 #define CU_FUNCTION_DYNAMIC_MOST 8
 #define CU_FUNCTION_LARGE_CLUSTER 14
 #define CU_CACHE_PREFER_SHARED 1
@@ -71,10 +66,6 @@ struct cu_access {
     int flags;
 };
 
-struct cu_uuid {
-    unsigned char bytes[16];
-};
-
 struct cu_launch_attribute {
     int id;
     char pad[4];
@@ -104,12 +95,8 @@ _Static_assert(sizeof(struct cu_access) == 12, "CUmemAccessDesc");
     X(init, "cuInit", (unsigned flags))                                                                      \
     X(error_name, "cuGetErrorName", (cu_result code, const char **out))                                      \
     X(error_string, "cuGetErrorString", (cu_result code, const char **out))                                  \
-    X(driver_version, "cuDriverGetVersion", (int *out))                                                      \
     X(device_get, "cuDeviceGet", (cu_device * out, int ordinal))                                             \
-    X(device_name, "cuDeviceGetName", (char *out, int size, cu_device device))                               \
-    X(device_uuid, "cuDeviceGetUuid", (struct cu_uuid * out, cu_device device))                              \
     X(device_pci, "cuDeviceGetPCIBusId", (char *out, int size, cu_device device))                            \
-    X(device_memory, "cuDeviceTotalMem_v2", (size_t * out, cu_device device))                                \
     X(device_attribute, "cuDeviceGetAttribute", (int *out, int attribute, cu_device device))                 \
     X(primary_retain, "cuDevicePrimaryCtxRetain", (struct cu_context * *out, cu_device device))              \
     X(context_set, "cuCtxSetCurrent", (struct cu_context * context))                                         \

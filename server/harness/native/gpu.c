@@ -93,38 +93,11 @@ read_attribute(int attribute, int *out)
     return driver_check(gpu.d, gpu.d->device_attribute(out, attribute, gpu.device), what);
 }
 
-static void
-write_uuid(const struct cu_uuid *uuid, char *out, size_t cap)
-{
-    const unsigned char *b = uuid->bytes;
-
-    snprintf(out, cap, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
-             b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
-}
-
 int
-harness_gpu_get_info(struct harness_gpu_info *out)
+harness_gpu_pci_bus_id(char *out, uint32_t cap)
 {
-    struct cu_uuid uuid;
-    size_t memory = 0;
-    int l2 = 0, code = 0;
-
     NEED_GPU();
-    memset(out, 0, sizeof(*out));
-    CHECK(gpu.d->device_name(out->name, (int)sizeof(out->name), gpu.device), "cuDeviceGetName");
-    CHECK(gpu.d->device_uuid(&uuid, gpu.device), "cuDeviceGetUuid");
-    write_uuid(&uuid, out->uuid, sizeof(out->uuid));
-    CHECK(gpu.d->device_pci(out->pci_bus_id, (int)sizeof(out->pci_bus_id), gpu.device),
-          "cuDeviceGetPCIBusId");
-    CHECK(gpu.d->device_memory(&memory, gpu.device), "cuDeviceTotalMem");
-    CHECK(gpu.d->driver_version(&out->driver_cuda), "cuDriverGetVersion");
-    if ((code = read_attribute(CU_ATTRIBUTE_L2_BYTES, &l2)) != 0 ||
-        (code = read_attribute(CU_ATTRIBUTE_MAJOR, &out->major)) != 0 ||
-        (code = read_attribute(CU_ATTRIBUTE_MINOR, &out->minor)) != 0 ||
-        (code = read_attribute(CU_ATTRIBUTE_SM_COUNT, &out->sm_count)) != 0)
-        return code;
-    out->memory_bytes = memory;
-    out->l2_bytes = (uint64_t)l2;
+    CHECK(gpu.d->device_pci(out, (int)cap, gpu.device), "cuDeviceGetPCIBusId");
     return 0;
 }
 

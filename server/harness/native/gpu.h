@@ -11,22 +11,11 @@
 
 #include "server/harness/native/harness.h"
 
-struct harness_gpu_info {
-    char name[96];
-    char uuid[48];       /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", as NVML has it */
-    char pci_bus_id[32]; /* "0000:19:00.0" */
-    uint64_t memory_bytes;
-    uint64_t l2_bytes;
-    int32_t major, minor; /* compute capability */
-    int32_t sm_count;
-    int32_t driver_cuda; /* CUDA version of the driver: 13000 for 13.0 */
-};
-
 /*
  * Make (or join) the primary context of a device and make it current for the thread. Calling it again for the same device is fine and makes the context current for another thread. 0 or < 0.
  */
 HARNESS_API int harness_gpu_init(int ordinal);
-HARNESS_API int harness_gpu_get_info(struct harness_gpu_info *out);
+HARNESS_API int harness_gpu_pci_bus_id(char *out, uint32_t cap); /* "0000:19:00.0" */
 
 /*
  * GPU memory that another process may map: at least size bytes.

@@ -8,28 +8,6 @@
 /* Clusters of more blocks than this run on some devices only, and must be asked for. */
 #define CLUSTER_PORTABLE 8
 
-static int
-read_attributes(const struct driver *d, struct cu_function *function, struct harness_image *out)
-{
-    const struct {
-        int attribute;
-        int32_t *value;
-    } wanted[] = {
-        { CU_FUNCTION_THREADS_MOST, &out->threads_most },
-        { CU_FUNCTION_SHARED_BYTES, &out->shared_bytes },
-        { CU_FUNCTION_LOCAL_BYTES, &out->spill_bytes },
-        { CU_FUNCTION_REGISTERS, &out->registers },
-    };
-
-    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
-        int code = driver_check(d, d->function_get(wanted[i].value, wanted[i].attribute, function),
-                                "read a kernel's attributes");
-        if (code != 0)
-            return code;
-    }
-    return 0;
-}
-
 /* Blocks get this much shared memory only where it was asked for before; the rest of it stays L1, as with Triton. */
 static int
 allow_shared(const struct driver *d, struct cu_function *function, uint32_t bytes)
@@ -62,14 +40,14 @@ harness_image_load(const void *image, const char *name, uint32_t shared_bytes, s
     if (code == 0)
         code = allow_shared(d, function, shared_bytes);
     if (code == 0)
-        code = read_attributes(d, function, out);
+        code = driver_check(d, d->function_get(&out->spill_bytes, CU_FUNCTION_LOCAL_BYTES, function),
+                            "read a kernel's local memory");
     if (code != 0) {
         d->module_unload(module);
         return code;
     }
     out->module = (uint64_t)(uintptr_t)module;
     out->function = (uint64_t)(uintptr_t)function;
-    out->shared_bytes += (int32_t)shared_bytes;
     return 0;
 }
 

@@ -15,10 +15,7 @@
 struct harness_image {
     uint64_t module;
     uint64_t function;
-    int32_t registers;    /* of one thread */
-    int32_t spill_bytes;  /* local memory of one thread */
-    int32_t threads_most; /* of one block, by what registers allow */
-    int32_t shared_bytes; /* static and dynamic, of one block */
+    int32_t spill_bytes; /* local memory of one thread */
 };
 
 /* How to launch; all of it from the image's own note, but for the grid. */

@@ -20,7 +20,7 @@ struct harness_nvml_state {
     uint32_t pids[HARNESS_NVML_PIDS_MAX]; /* as the driver's host sees them */
 };
 
-/* Choose the GPU by its PCI bus id (harness_gpu_get_info()). Once, or again for another. 0 or < 0. */
+/* Choose the GPU by its PCI bus id (harness_gpu_pci_bus_id()). Once, or again for another. 0 or < 0. */
 HARNESS_API int harness_nvml_open(const char *pci_bus_id);
 /* The driver's version, such as "580.65.06", NUL-terminated; cap >= 81. */
 HARNESS_API int harness_nvml_driver(char *out, uint32_t cap);

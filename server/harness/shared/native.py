@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import functools
 import json
 import os
 import signal
@@ -68,7 +69,7 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "harness_heap_set": (c_int, [c_uint64, c_uint64]),
     "harness_place_set": (c_int, [c_uint64, c_uint64]),
     "harness_gpu_init": (c_int, [c_int]),
-    "harness_gpu_get_info": (c_int, [c_void_p]),
+    "harness_gpu_pci_bus_id": (c_int, [c_void_p, c_uint32]),
     "harness_gpu_arena_create": (c_int, [c_uint64, c_void_p, c_void_p, c_void_p, c_void_p]),
     "harness_gpu_arena_import": (c_int, [c_int, c_uint64, c_void_p, c_void_p]),
     "harness_gpu_arena_free": (c_int, [c_uint64, c_uint64, c_uint64]),
@@ -276,52 +277,9 @@ def place_set(base: int, size: int) -> None:
 # --- the GPU (native/gpu.h) ---
 
 
-class _GpuInfo(ctypes.Structure):
-    """struct harness_gpu_info."""
-
-    _fields_ = (
-        ("name", ctypes.c_char * 96),
-        ("uuid", ctypes.c_char * 48),
-        ("pci_bus_id", ctypes.c_char * 32),
-        ("memory_bytes", c_uint64),
-        ("l2_bytes", c_uint64),
-        ("major", c_int32),
-        ("minor", c_int32),
-        ("sm_count", c_int32),
-        ("driver_cuda", c_int32),
-    )
-
-
-@dataclass(frozen=True)
-class GpuInfo:
-    name: str
-    uuid: str
-    pci_bus_id: str
-    memory_bytes: int
-    l2_bytes: int
-    capability: str  # "9.0"
-    sm_count: int
-    driver_cuda: int  # 13000: the driver supports CUDA 13.0
-
-
 def gpu_init(ordinal: int) -> None:
     """Make the device's primary context (torch shares it) current."""
     _checked(_lib.harness_gpu_init(ordinal))
-
-
-def gpu_info() -> GpuInfo:
-    c = _GpuInfo()
-    _checked(_lib.harness_gpu_get_info(ctypes.byref(c)))
-    return GpuInfo(
-        name=c.name.decode(),
-        uuid=c.uuid.decode(),
-        pci_bus_id=c.pci_bus_id.decode(),
-        memory_bytes=c.memory_bytes,
-        l2_bytes=c.l2_bytes,
-        capability=f"{c.major}.{c.minor}",
-        sm_count=c.sm_count,
-        driver_cuda=c.driver_cuda,
-    )
 
 
 def gpu_arena_create(size: int) -> tuple[int, int, int, int]:
@@ -365,14 +323,7 @@ def gpu_sync() -> None:
 
 
 class _Image(ctypes.Structure):
-    _fields_ = [
-        ("module", c_uint64),
-        ("function", c_uint64),
-        ("registers", c_int32),
-        ("spill_bytes", c_int32),
-        ("threads_most", c_int32),
-        ("shared_bytes", c_int32),
-    ]
+    _fields_ = [("module", c_uint64), ("function", c_uint64), ("spill_bytes", c_int32)]
 
 
 class _Launch(ctypes.Structure):
@@ -406,17 +357,14 @@ class Image:
 
     module: int
     function: int
-    registers: int
-    spill_bytes: int
-    threads_most: int
-    shared_bytes: int
+    spill_bytes: int  # local memory of one thread
 
 
 def image_load(image: bytes, name: str, shared_bytes: int) -> Image:
     """A cubin's kernel, loaded into the current context; shared_bytes: dynamic, as each launch will ask for."""
     c = _Image()
     _checked(_lib.harness_image_load(image, name.encode(), shared_bytes, ctypes.byref(c)))
-    return Image(c.module, c.function, c.registers, c.spill_bytes, c.threads_most, c.shared_bytes)
+    return Image(c.module, c.function, c.spill_bytes)
 
 
 def image_free(module: int) -> None:
@@ -756,9 +704,6 @@ class _NvmlState(ctypes.Structure):
     )
 
 
-_nvml_device = ""
-
-
 def driver_version() -> str:
     """The driver's own, such as "580.65.06"."""
     out = ctypes.create_string_buffer(96)
@@ -766,13 +711,17 @@ def driver_version() -> str:
     return out.value.decode()
 
 
+@functools.cache
+def _open_nvml() -> None:
+    """Once: for the GPU of gpu_init()."""
+    name = ctypes.create_string_buffer(32)
+    _checked(_lib.harness_gpu_pci_bus_id(name, len(name)))
+    _checked(_lib.harness_nvml_open(name))
+
+
 def nvml_state() -> dict[str, Any]:
     """Clocks, temperature and the processes on the GPU of gpu_init(). None: the GPU does not provide that figure."""
-    global _nvml_device
-    if not _nvml_device:
-        name = gpu_info().pci_bus_id
-        _checked(_lib.harness_nvml_open(name.encode()))
-        _nvml_device = name
+    _open_nvml()
     c = _NvmlState()
     _checked(_lib.harness_nvml_state(ctypes.byref(c)))
     state: dict[str, Any] = {name: getattr(c, name) for name, _ in _NvmlState._fields_ if name != "pids"}
