@@ -16,7 +16,7 @@ from shared import native, plan
 
 from executor.guards import Guards
 from executor.launch import Compiled, Kernel, LaunchRefused
-from executor.replay import Replay, Vary, poisoned
+from executor.replay import Replay, poisoned
 from executor.steps import Allows, StepError
 
 DEVICE_CALLS: Final = (b"vprintf", b"malloc", b"__assertfail")
@@ -57,13 +57,14 @@ class Kernels:
         return self._loaded[index]
 
 
-class Model:
+class Model(Replay):
     """One trace of a plan, as a model that is called: what run children do with a module."""
 
     def __init__(
         self, trace: plan.Trace, kernels: Kernels, device: torch.device, *, allows: Allows, prepares: Allows
     ) -> None:
         """allows and prepares: operators of a call, and of the steps before (executor/replay.py). StepError."""
+        super().__init__(trace, device, self._launch, self._choose, allows=allows, prepares=prepares)
         self._kernels = kernels
         self._scratch: list[torch.Tensor] = []
         self._guards: Guards | None = None  # of the last call that had some
@@ -73,19 +74,12 @@ class Model:
         self._chosen: dict[int, int] = {}
         self._is_resized = any(isinstance(step, plan.Call) and "resize" in step.op for step in trace.steps)
         self._has_choices = any(isinstance(step, plan.Choose) for step in trace.steps)
-        self._replay = Replay(trace, device, self._launch, self._choose, allows=allows, prepares=prepares)
-
-    def construct(self, seed: int, vary: Vary | None = None) -> None:
-        self._replay.construct(seed, vary)
-
-    def load(self, weights: Mapping[str, torch.Tensor]) -> frozenset[str]:
-        return self._replay.load(weights)
 
     def __call__(self, *inputs: Any) -> Any:
         """One call, queued. inputs: positional, as forward() gets them."""
         self._scratch.clear()
         self.let_go()
-        return self._replay.call(inputs)
+        return self.call(inputs)
 
     def warm_up(self, inputs: list[Any]) -> None:
         """Make the state, and find the fastest alternatives on copies of these inputs; a second call does nothing.
@@ -93,7 +87,7 @@ class Model:
         Memory that the state leaves unwritten is NaN, whatever an earlier plan had left there.
         """
         with poisoned():
-            self._replay.prepare()
+            self.prepare()
         if self._has_choices and not self._chosen:
             self(*(item.clone() if isinstance(item, torch.Tensor) else item for item in inputs))
 
@@ -106,7 +100,7 @@ class Model:
             self._scratch.clear()
             self._guards = Guards(self._device)
             try:
-                return self._replay.call(inputs, self._guards)
+                return self.call(inputs, self._guards)
             except torch.OutOfMemoryError:
                 pass  # and with the exception go the copies
         return self(*inputs)
@@ -122,7 +116,7 @@ class Model:
         self._marks = []
         self._mark()
         self._mark()
-        return self._replay.call(inputs, after=self._mark)
+        return self.call(inputs, after=self._mark)
 
     def _mark(self) -> None:
         self._marks.append(torch.cuda.Event(enable_timing=True))

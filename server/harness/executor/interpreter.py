@@ -14,7 +14,7 @@ import copy
 import ctypes
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import CodeType, FunctionType
 from typing import Any, Final
 
@@ -29,9 +29,10 @@ from triton.runtime.jit import mangle_type
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from executor import attention, bounds, combining, library, narrow, shapes
+from executor.guards import Guards
 from executor.meanings import FUNCTIONS, Meanings
-from executor.replay import Replay, Vary, poisoned
-from executor.steps import Allows, Descriptor, StepError
+from executor.replay import Replay, poisoned
+from executor.steps import After, Allows, Descriptor, StepError
 
 BUILTINS: Final = {
     name: getattr(builtins, name)
@@ -140,7 +141,7 @@ def _tensors(args: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(arg)
 
 
-class Model:
+class Model(Replay):
     """One trace of a plan, on CPU tensors.
 
     trace, kernels   of the plan (borrowed)
@@ -159,6 +160,7 @@ class Model:
         allows: Allows,
         lost: frozenset[int] = frozenset(),
     ) -> None:
+        super().__init__(trace, CPU, self._launch, self._choose, allows=allows, prepares=lambda _call: True)
         narrow.install()
         combining.install()
         library.install()
@@ -172,17 +174,8 @@ class Model:
         self._waits: dict[int, bool] = {}
         self._is_silent = False
         self._is_unordered = False
-        self._replay = Replay(trace, CPU, self._launch, self._choose, allows=allows, prepares=lambda _call: True)
 
-    def construct(self, seed: int, vary: Vary | None = None) -> None:
-        """Make parameters and buffers, drawn from the seed. Raises StepError."""
-        self._replay.construct(seed, vary)
-
-    def load(self, weights: Mapping[str, torch.Tensor]) -> frozenset[str]:
-        """Copy weights into the parameters of the same name, shape and dtype; returns their names."""
-        return self._replay.load(weights)
-
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any, guards: Guards | None = None, after: After | None = None) -> Any:
         """Outputs for inputs, both as the trace's trees have them. What nothing wrote is NaN, or the greatest integer.
 
         In every other call, from the first on, programs of a launch see nothing of each other's that is not
@@ -191,22 +184,18 @@ class Model:
         """
         self._is_unordered = not self._is_unordered
         with poisoned():
-            return self._replay.call(inputs)
-
-    def __call__(self, *inputs: Any) -> Any:
-        """The same with the inputs as forward() gets them."""
-        return self.call(inputs)
+            return super().call(inputs, guards, after)
 
     def warm_up(self, inputs: list[Any]) -> None:
         """Make the state, once."""
-        self._replay.prepare()
+        self.prepare()
 
     def call_silently(self, *inputs: Any) -> Any:
         """The same with none of the candidate's kernels launched, and what nothing wrote filled with NaN."""
         self._is_silent = True
         try:
             with poisoned():
-                return self._replay.call(inputs)
+                return super().call(inputs)
         finally:
             self._is_silent = False
 
@@ -236,9 +225,9 @@ class Model:
         values = [
             _argument(kind, value, made.__getitem__) for (_, kind), value in zip(kernel.signature, args, strict=True)
         ]
-        tensors = [*self._replay.live.values(), *_tensors(args)]
+        tensors = [*self.live.values(), *_tensors(args)]
         memory = bounds.Bounds(
-            self._replay.borrowed,
+            self.borrowed,
             tensors,
             is_unordered=self._is_unordered,
             may_wait=self._may_wait(step.kernel),

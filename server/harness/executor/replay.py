@@ -69,7 +69,7 @@ class Replay:
         prepares: Allows,
     ) -> None:
         self._trace = trace
-        self._launch, self._choose = launch, choose
+        self._launcher, self._chooser = launch, choose
         output = {leaf.id for leaf in plan.tree_leaves(trace.output)}
         needed = output | _all_reads(trace.steps)
         parameters = {value for _, value in trace.parameters}
@@ -95,7 +95,8 @@ class Replay:
         self.live = self._made
         torch.manual_seed(seed)
         with torch.no_grad():
-            self._construct.run(self._made, self._launch, self._choose, None if vary is None else self._varying(vary))
+            made = None if vary is None else self._varying(vary)
+            self._construct.run(self._made, self._launcher, self._chooser, made)
 
     def _varying(self, vary: Vary) -> Made:
         names = {value: name for name, value in self._trace.parameters}
@@ -133,7 +134,7 @@ class Replay:
             return
         state = self.live = dict(self._made)
         with torch.no_grad():
-            self._first.run(state, self._launch, self._choose)
+            self._first.run(state, self._launcher, self._chooser)
         self._state = state
 
     def call(self, inputs: Any, guards: Guards | None = None, after: After | None = None) -> Any:
@@ -152,11 +153,15 @@ class Replay:
         with torch.no_grad():
             if guards is not None:
                 guards.enter(values, (leaf.id for leaf in plan.tree_leaves(self._trace.inputs)))
-            self._steps.run(values, self._launch, self._choose, None if guards is None else guards.made, after)
+            self._steps.run(values, self._launcher, self._chooser, None if guards is None else guards.made, after)
             found = build(self._trace.output, values)
             if guards is not None:
                 guards.check()
         return found
+
+    def __call__(self, *inputs: Any) -> Any:
+        """The same with the inputs as forward() gets them."""
+        return self.call(inputs)
 
     def state(self) -> Sequence[torch.Tensor]:
         """The tensors kept between calls (views): parameters, buffers, and those that the first call prepared."""
