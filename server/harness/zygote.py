@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import json
 import os
 import select
@@ -374,30 +375,16 @@ def _redirect(output_fd: int) -> None:
 
 def run_role(role: str, channel: wire.Channel, scratch: Path, device: str) -> None:
     """The function of the child. Only stages named here can be requested."""
-    if role == "ast":
-        from static import ast_stage
-
-        ast_stage.main(channel)
-    elif role == "compile":
-        from live import compile_stage
-
-        compile_stage.main(channel, scratch)
-    elif role == "build":
-        from compiler import stage
-
-        stage.main(channel, scratch)
-    elif role == "inspect":
-        from static import inspect_stage
-
-        inspect_stage.main(channel)
-    elif role == "sanitize":
-        from executor import sanitize
-
-        sanitize.main(channel, scratch)
-    else:
-        from live import child
-
-        child.main(channel, device)
+    programs: dict[str, tuple[str, tuple[Any, ...]]] = {
+        "ast": ("static.ast_stage", ()),
+        "compile": ("live.compile_stage", (scratch,)),
+        "build": ("compiler.stage", (scratch,)),
+        "inspect": ("static.inspect_stage", ()),
+        "sanitize": ("executor.sanitize", (scratch,)),
+        "run": ("live.child", (device,)),
+    }
+    module, arguments = programs[role]
+    importlib.import_module(module).main(channel, *arguments)
 
 
 def sandbox_settings(scratch: Path, uid: int | None, base: Path, device: str) -> native.SandboxSettings:
