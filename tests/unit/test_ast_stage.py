@@ -213,9 +213,7 @@ def test_kernels_are_found_wherever_they_stand() -> None:
     assert judge(source + MODEL)["kernels"] == ["add_kernel", "inner"]
 
 
-@pytest.mark.parametrize(
-    ("policy", "name"),
-    [({"name": "hybrid"}, "hybrid"), ({"name": "classic"}, "strict"), (None, "strict")],
-)
-def test_policy_names(policy: object, name: str) -> None:
-    assert ast_stage.policy_name(policy) == name
+@pytest.mark.parametrize("policy", ["strict", "hybrid", "classic", "of_their_own"])
+def test_all_policies_but_one_ask_for_a_kernel(policy: str) -> None:
+    assert judge(MODEL, policy=policy)["rule"] == "kernel_required"
+    assert judge(MODEL, policy="kernelbench")["outcome"] == "pass"
