@@ -15,12 +15,8 @@ from types import FunctionType, ModuleType
 from typing import Any, Final
 
 import triton.language as tl
+from shared.movement import words
 from triton.runtime.jit import JITCallable, KernelInterface
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
 
 MODULES: Final = frozenset(
     (
@@ -63,7 +59,7 @@ CLASSES: Final[frozenset[Any]] = frozenset(
 )
 """Classes of Triton's language, to be made or to be compared with."""
 
-ATTRIBUTES: Final = _words(
+ATTRIBUTES: Final = words(
     """
     T abs advance argmax argmin associative_scan atomic_add atomic_and atomic_cas atomic_max atomic_min atomic_or
     atomic_xchg atomic_xor block_shape block_type broadcast_to cast cdiv ceil cos cumprod cumsum dtype element_ty erf

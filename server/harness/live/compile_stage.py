@@ -27,14 +27,9 @@ import triton.language as tl
 from compiler.errors import kernel_error
 from shared import fake_cuda, kernel_cache, loading, native, wire
 from shared.plan import OTHER
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    FakeTensorMode,
-    UnsupportedFakeTensorException,
-    UnsupportedOperatorException,
-)
+from torch._subclasses.fake_tensor import FakeTensorMode
 from tracer import trace as tracer
+from tracer.recorder import FAKE_LIMITS
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.errors import OutOfResources
 from triton.runtime.jit import JITFunction
@@ -45,14 +40,6 @@ OTHER_CASES_S: Final = 10.0
 
 CONFIGS_MAX: Final = 64
 """Configurations of one autotuned kernel that are compiled here; others are compiled when the GPU child uses them."""
-
-FAKE_LIMITS: Final = (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    UnsupportedFakeTensorException,
-    UnsupportedOperatorException,
-)
-"""The exceptions of fake tensors whose value is needed: not a fault of the candidate."""
 
 REPORTED_KERNELS_MAX: Final = 100
 REPORTED_TEXT_MAX: Final = 2048
@@ -345,24 +332,6 @@ def fake_world() -> Iterator[None]:
         yield
 
 
-class _TimeOver(BaseException):
-    """Compiling ahead takes too long."""
-
-
-@contextlib.contextmanager
-def _at_most(seconds: float) -> Iterator[None]:
-    def stop(*_: Any) -> None:
-        raise _TimeOver
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
 @contextlib.contextmanager
 def _side_by_side(run: Callable[[], None]) -> Iterator[None]:
     """In a fork, if there are cores for it; it ends with the block. Its result is the cache that it leaves.
@@ -387,7 +356,7 @@ def compile_ahead(module: ModuleType, entry: str, others: Sequence[tracer.Case])
 
     A candidate may well not work at a size that is not the task's own.
     """
-    with contextlib.suppress(Exception, _TimeOver), _at_most(OTHER_CASES_S):
+    with contextlib.suppress(Exception, tracer.Endless), tracer.at_most(OTHER_CASES_S, signal.ITIMER_REAL):
         for case in others:
             with contextlib.suppress(Exception):
                 _run_case(module, entry, case, Record())

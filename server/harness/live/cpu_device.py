@@ -123,11 +123,6 @@ def _seed(seed: int) -> None:
     torch.default_generator.manual_seed(seed)
 
 
-def _not_compiled(model: Any = None, **_: Any) -> Any:
-    """`torch.compile`: what it is given, as it is."""
-    return model if model is not None else lambda function: function
-
-
 _REAL_GENERATOR: Final[Any] = torch.Generator
 
 
@@ -191,7 +186,7 @@ def install() -> None:
     utils.DeviceContext = _DeviceContext
     module: Any = torch
     module.Generator = _Generator
-    module.compile = _not_compiled
+    module.compile = fake_cuda.not_compiled
     module.cuda.manual_seed = _seed
     module.cuda.manual_seed_all = _seed
     _tuple_grids()

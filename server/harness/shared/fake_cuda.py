@@ -270,6 +270,11 @@ class _Graph:
         raise RuntimeError("CUDA graphs need a GPU")
 
 
+def not_compiled(model: Any = None, **_: Any) -> Any:
+    """`torch.compile`: what it is given, as it is."""
+    return model if model is not None else lambda function: function
+
+
 def torch_properties(device: Device) -> SimpleNamespace:
     major, minor = divmod(device.capability, 10)
     return SimpleNamespace(

@@ -15,10 +15,19 @@ from typing import Any, Final
 
 import torch
 from shared import plan
+from torch._subclasses import fake_tensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from tracer import symbols
 from tracer.untraced import Untraced, line_of
+
+FAKE_LIMITS: Final = (
+    fake_tensor.DataDependentOutputException,
+    fake_tensor.DynamicOutputShapeException,
+    fake_tensor.UnsupportedFakeTensorException,
+    fake_tensor.UnsupportedOperatorException,
+)
+"""The exceptions of fake tensors whose value is needed: not a fault of the candidate."""
 
 ALIASES: Final = frozenset(("aten.detach.default", "aten.alias.default", "aten.lift.default"))
 """Operators whose result equals their argument in everything that a plan contains."""
@@ -252,12 +261,7 @@ class Recorder(TorchDispatchMode):
     def _fake(self, func: Any, args: Any, kwargs: Any) -> Any:
         try:
             return func(*args, **kwargs)
-        except (
-            torch._subclasses.fake_tensor.DataDependentOutputException,
-            torch._subclasses.fake_tensor.DynamicOutputShapeException,
-            torch._subclasses.fake_tensor.UnsupportedFakeTensorException,
-            torch._subclasses.fake_tensor.UnsupportedOperatorException,
-        ) as error:
+        except FAKE_LIMITS as error:
             raise self.refuse(f"{func}: {error}"[:300]) from error
 
     def whole(self, func: Any, args: Any, kwargs: Any) -> Any:

@@ -87,7 +87,7 @@ def _operators(recorder: Recorder) -> None:
 
     library.impl = noted
     package: Any = torch
-    package.compile = _compile
+    package.compile = fake_cuda.not_compiled
     attend = _attention(torch._C._nn.scaled_dot_product_attention, recorder)
     package.nn.functional.scaled_dot_product_attention = package._C._nn.scaled_dot_product_attention = attend
     package.nn.functional.linear = package._C._nn.linear = linear = _linear(torch._C._nn.linear, recorder)
@@ -132,11 +132,6 @@ def _linear(plain: Callable[..., Any], recorder: Recorder) -> Callable[..., Any]
         return recorder.whole(torch.ops.aten.linear.default, (input, weight, bias), {})
 
     return linear
-
-
-def _compile(model: Any = None, **_: Any) -> Any:
-    """torch.compile: the function is traced uncompiled."""
-    return model if model is not None else lambda found: found
 
 
 def _inductor() -> None:

@@ -28,18 +28,14 @@ def storage_of_address(number: int) -> int:
     return (number - FIRST_ADDRESS) // ADDRESS_RANGE if number >= FIRST_ADDRESS else -1
 
 
-def _binary(*classes: str) -> tuple[Any, ...]:
-    return tuple(getattr(functions, name) for name in classes if hasattr(functions, name))
-
-
 _OPERATIONS: Final[tuple[tuple[tuple[Any, ...], str], ...]] = (
-    (_binary("FloorDiv", "CleanDiv"), "floordiv"),
-    (_binary("Mod", "PythonMod"), "mod"),
-    (_binary("IntTrueDiv", "FloatTrueDiv"), "truediv"),
+    ((functions.FloorDiv, functions.CleanDiv), "floordiv"),
+    ((functions.Mod, functions.PythonMod), "mod"),
+    ((functions.IntTrueDiv, functions.FloatTrueDiv), "truediv"),
     ((sympy.Add,), "add"),
     ((sympy.Mul,), "mul"),
-    ((sympy.Max, *_binary("Max")), "max"),
-    ((sympy.Min, *_binary("Min")), "min"),
+    ((sympy.Max, functions.Max), "max"),
+    ((sympy.Min, functions.Min), "min"),
 )
 
 
@@ -57,10 +53,8 @@ def _converted(expr: Any, item: Callable[[Any], int]) -> plan.Expr:
         return float(expr)
     if isinstance(expr, sympy.Symbol):
         return plan.Item(item(expr))
-    if type(expr).__name__ in ("ToFloat", "Identity", "TruncToInt") and type(expr).__name__ != "TruncToInt":
+    if isinstance(expr, functions.ToFloat | functions.Identity):
         return _converted(expr.args[0], item)
-    if type(expr).__name__ == "CeilToInt" or not expr.args:
-        raise Unknown(f"{expr} is more than a plan can compute from a number of the GPU's")
     for classes, name in _OPERATIONS:
         if isinstance(expr, classes):
             found = _converted(expr.args[0], item)

@@ -17,7 +17,7 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -111,31 +111,34 @@ TRACE_CPU_S: Final = 10
 PARTS: Final = {"import": "the import", "construct": "__init__()", "call": "forward()"}
 
 
-class _Endless(BaseException):
-    """A part of a trace took too long."""
+class Endless(BaseException):
+    """The candidate's code took too long."""
 
 
 @contextlib.contextmanager
-def _at_most(seconds: int) -> Iterator[None]:
-    def stop(*_: Any) -> None:
-        raise _Endless
+def at_most(seconds: float, timer: int = signal.ITIMER_PROF) -> Iterator[None]:
+    """Endless after so long, of the processor's time or, with ITIMER_REAL, of everybody's."""
 
-    before = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
+    def stop(*_: Any) -> None:
+        raise Endless
+
+    number = signal.SIGPROF if timer == signal.ITIMER_PROF else signal.SIGALRM
+    before = signal.signal(number, stop)
+    signal.setitimer(timer, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
+        signal.setitimer(timer, 0)
+        signal.signal(number, before)
 
 
 @contextlib.contextmanager
 def _raised_in(stage: str, file: str) -> Iterator[None]:
     """Exceptions of the candidate's code, with their line; a value that fake tensors do not have is untraced."""
     try:
-        with _at_most(TRACE_CPU_S):
+        with at_most(TRACE_CPU_S):
             yield
-    except _Endless as error:
+    except Endless as error:
         said = f"{PARTS[stage]} ran for over {TRACE_CPU_S} s while it was traced"
         raise Raised("timeout", TimeoutError(said), line_of_traceback(file, error.__traceback__)) from error
     except Untraced as trouble:
@@ -428,7 +431,7 @@ def _is_endless(outcome: plan.Plan | Refusal | None) -> TypeGuard[Refusal]:
 
 def _trace_alone(tracer: Tracer, case: Case, file: IO[bytes]) -> plan.Plan | Refusal:
     outcome = _outcome(tracer, case)
-    file.write(outcome.dump() if isinstance(outcome, plan.Plan) else json.dumps(list(_fields(outcome))).encode())
+    file.write(outcome.dump() if isinstance(outcome, plan.Plan) else json.dumps(astuple(outcome)).encode())
     return outcome
 
 
@@ -444,10 +447,6 @@ def _forked(work: Callable[[IO[bytes]], object]) -> int:
             os._exit(0)
     os.close(writer)
     return reader
-
-
-def _fields(refusal: Refusal) -> tuple[str, str, int, str]:
-    return refusal.case, refusal.kind, refusal.line, refusal.reason
 
 
 def _collected(reader: int, case: Case) -> plan.Plan | Refusal:
