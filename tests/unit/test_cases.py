@@ -35,7 +35,7 @@ def get_init_inputs():
 
 
 def test_knobs_are_sizes_only() -> None:
-    found = {knob.name: knob.value for knob in cases.find_knobs(TASK)}
+    found = {knob.name: knob.value for knob in cases.find_knobs(TASK)[0]}
     assert found["M"] == 128 and found["height"] == 48 and found["width"] == 32 and found["shape[1]"] == 16
     assert "get_inputs:0" in found
     assert not {"dim", "kernel_size", "eps", "FLAG"} & set(found)
@@ -44,7 +44,7 @@ def test_knobs_are_sizes_only() -> None:
 def test_a_number_behind_a_minus_is_no_size() -> None:
     """A reference whose labels hold -100 for "none" was asked with -4 there, and raised."""
     source = TASK.replace("def get_inputs():", "def get_inputs():\n    pad = -100, 3")
-    found = {knob.name for knob in cases.find_knobs(source)}
+    found = {knob.name for knob in cases.find_knobs(source)[0]}
     assert "get_inputs:0" not in found and {"get_inputs:1", "get_inputs:2"} <= found
 
 
@@ -55,7 +55,7 @@ def test_a_task_whose_inputs_have_another_shape_for_another_seed_is_refused() ->
 
 
 def test_overrides_change_the_module() -> None:
-    module = cases.load_module(TASK, "reference", "reference.py", {"M": 4, "width": 5})
+    module = cases.load_module(TASK, {"M": 4, "width": 5})
     assert module.M == 4 and module.width == 5 and module.height == 48
     assert module.get_inputs()[0].shape == (4, 5)
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from executor import archive, once, sanitize
 from executor.steps import StepError
-from shared import native, plan
+from shared import native, plan, values
 
 MEMCHECK = """\
 ========= COMPUTE-SANITIZER
@@ -185,7 +185,7 @@ def test_a_case_that_cannot_be_run_leaves_the_others(
     document = plan.Plan("sha256:0", "cuda:90", (), (), tuple(cases), ())
     monkeypatch.setattr(archive, "unpack", lambda _data: (document, {}))
     monkeypatch.setattr(once, "_Model", Called)
-    monkeypatch.setattr(once, "_placed", lambda value, _device: value)
+    monkeypatch.setattr(values, "to_device", lambda value, _device: value)
     monkeypatch.setattr(native, "gpu_init", lambda _ordinal: None)
     for name in ("init", "synchronize"):
         monkeypatch.setattr(torch.cuda, name, lambda: None)

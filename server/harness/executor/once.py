@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from shared import native, operators, plan
+from shared import native, operators, plan, values
 
 from executor import archive, gpu
 from executor.steps import StepError
@@ -37,17 +37,6 @@ class _Model(gpu.Model):
         return super()._room(size).zero_()
 
 
-def _placed(value: Any, device: torch.device) -> Any:
-    """The same with each tensor in memory of its own on the device."""
-    if isinstance(value, torch.Tensor):
-        return value.to(device)
-    if isinstance(value, list | tuple):
-        return type(value)(_placed(item, device) for item in value)
-    if isinstance(value, dict):
-        return {key: _placed(item, device) for key, item in value.items()}
-    return value
-
-
 def _run(folder: Path, limit_s: float) -> str | None:
     """Why not all cases were run; None: they were."""
     end = time.monotonic() + limit_s
@@ -67,7 +56,7 @@ def _run(folder: Path, limit_s: float) -> str | None:
         try:
             model = _Model(found.trace(case), kernels, device, allows=allows, prepares=allows)
             model.construct(SEED)
-            model(*_placed(args, device))
+            model(*values.to_device(args, device))
             torch.cuda.synchronize()
             _tell({"case": case})
         except StepError as error:  # a kernel may not have been compiled for a case that is not guaranteed

@@ -197,18 +197,12 @@ def _integer(node: ast.expr) -> int | None:
     return _OPERATIONS[type(node.op)](left, right)
 
 
-def find_knobs(source: str) -> list[Knob]:
-    """Every integer >= 1 that may decide a size, in source order. SyntaxError as from the parser."""
+def find_knobs(source: str) -> tuple[list[Knob], list[Knob]]:
+    """Every integer >= 1 that may decide a size, and every float > 0 that may decide how a model is made, in source
+    order. SyntaxError as from the parser."""
     rewriter = _Rewriter({})
     rewriter.visit(ast.parse(source, REFERENCE_FILE))
-    return rewriter.knobs
-
-
-def find_arguments(source: str) -> list[Knob]:
-    """Every float > 0 that may decide how a model is made, in source order."""
-    rewriter = _Rewriter({})
-    rewriter.visit(ast.parse(source, REFERENCE_FILE))
-    return rewriter.arguments
+    return rewriter.knobs, rewriter.arguments
 
 
 def _prime(value: int) -> int:
@@ -216,16 +210,16 @@ def _prime(value: int) -> int:
     return next((n for n in range(value - 1, 4, -1) if all(n % d for d in range(2, int(n**0.5) + 1))), value)
 
 
-def load_module(source: str, name: str, filename: str, overrides: Overrides | None = None) -> types.ModuleType:
-    """Run source as a new module with the overrides put in. Exceptions of the code are not caught."""
-    tree = ast.parse(source, filename)
+def load_module(source: str, overrides: Overrides | None = None) -> types.ModuleType:
+    """Run a reference as a new module with the overrides put in. Exceptions of the code are not caught."""
+    tree = ast.parse(source, REFERENCE_FILE)
     if overrides:
         tree = _Rewriter(overrides).visit(tree)
         ast.fix_missing_locations(tree)
-    module = types.ModuleType(name)
-    module.__file__ = filename
-    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    exec(compile(tree, filename, "exec"), module.__dict__)
+    module = types.ModuleType("reference")
+    module.__file__ = REFERENCE_FILE
+    linecache.cache[REFERENCE_FILE] = (len(source), None, source.splitlines(keepends=True), REFERENCE_FILE)
+    exec(compile(tree, REFERENCE_FILE, "exec"), module.__dict__)
     return module
 
 
@@ -309,7 +303,7 @@ def run_once(
         if isinstance(model, torch.nn.Module) and device.type != "cpu":
             model = model.to(device)  # parameters made outside the device context, from numpy say
         model = cast_model(model, dtype)
-        inputs = cast_inputs(to_device(list(module.get_inputs()), device), dtype)
+        inputs = cast_inputs(values.to_device(list(module.get_inputs()), device), dtype)
         with _CallWatch(inputs, model) as watch:
             outputs = model(*inputs)
         watch.see(outputs)
@@ -352,7 +346,7 @@ class _CallWatch(TorchFunctionMode):
     At the level of torch's functions: the first use of a dispatch mode imports for two seconds.
     """
 
-    def __init__(self, inputs: Any, model: Any = None) -> None:
+    def __init__(self, inputs: Any, model: Any) -> None:
         super().__init__()
         self.found = False
         self.most_bytes = 0
@@ -471,28 +465,12 @@ def _is_tensors(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
 
 
-def _map(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """Every tensor in lists, tuples and dicts, changed."""
-    if isinstance(value, torch.Tensor):
-        return change(value)
-    if type(value) in (list, tuple):
-        return type(value)(_map(item, change) for item in value)
-    if isinstance(value, dict):
-        return {key: _map(item, change) for key, item in value.items()}
-    return value
-
-
-def to_device(value: Any, device: torch.device) -> Any:
-    """Every tensor in lists, tuples and dicts, moved."""
-    return _map(value, lambda tensor: tensor.to(device))
-
-
 def cast_inputs(value: Any, dtype: str | None) -> Any:
     """Every floating-point tensor in lists, tuples and dicts in this dtype; None: as it is."""
     if dtype is None:
         return value
     wanted = getattr(torch, dtype)
-    return _map(value, lambda tensor: tensor.to(wanted) if tensor.is_floating_point() else tensor)
+    return values.changed(value, lambda tensor: tensor.to(wanted) if tensor.is_floating_point() else tensor)
 
 
 UNTIED: Final = {"float64 falling": -1.0, "float64 rising": 1.0}
@@ -522,7 +500,7 @@ def cast_untied(value: Any, dtype: str) -> Any:
         apart = wide + wide.abs() * (UNTIED[dtype] * APART * torch.finfo(tensor.dtype).eps) * order
         return torch.where(torch.isfinite(wide), apart, wide)  # infinity times 0 is not a number
 
-    return _map(value, cast)
+    return values.changed(value, cast)
 
 
 def cast_model(model: Any, dtype: str | None) -> Any:
@@ -552,7 +530,7 @@ class Examiner:
         """Samples of the outputs, on the host. inputs, call: seeds."""
         with self._device, torch.no_grad():
             torch.manual_seed(inputs)
-            found = to_device(list(self._module.get_inputs()), self._device)
+            found = values.to_device(list(self._module.get_inputs()), self._device)
             if transform is not None:
                 tensors = [leaf for _, leaf in values.leaves(found) if isinstance(leaf, torch.Tensor)]
                 variations.apply(transform, tensors, inputs)
@@ -622,19 +600,22 @@ class Describer:
         self._source = source
         self._device = device
         self._limit = REAL_ELEMENTS_MAX if element_limit is None else element_limit
-        self._module = load_module(source, "reference", REFERENCE_FILE)
+        self._module = load_module(source)
         self.entry = find_entry(self._module, entry)
-        self.knobs = find_knobs(source)
+        self.knobs, self._arguments = find_knobs(source)
         self._takes_integers = False  # among the inputs
 
     def _measure(self, overrides: Overrides, *, is_fake: bool) -> Measured:
         mode: AbstractContextManager[Any] = FakeTensorMode(allow_non_fake_inputs=True) if is_fake else nullcontext()
         device = torch.device("cpu") if is_fake else self._device
-        module = load_module(self._source, "reference", REFERENCE_FILE, overrides) if overrides else self._module
+        module = self._module_of(overrides)
         with mode:
             if device.type == "cuda" and overrides:
                 self._require_indices(module)
             return run_once(module, self.entry, device, is_fake=is_fake)
+
+    def _module_of(self, overrides: Overrides) -> types.ModuleType:
+        return load_module(self._source, overrides) if overrides else self._module
 
     def _require_indices(self, module: types.ModuleType) -> None:
         """On a GPU an index beyond its table ends the process's context, so other sizes of a task with integers
@@ -704,7 +685,7 @@ class Describer:
 
     def other_arguments(self, own: dict[str, Any]) -> list[dict[str, Any]]:
         """The task with each float that its constructor is given a quarter larger, where it runs so."""
-        changed = {knob.name: knob.value * ARGUMENT_FACTOR for knob in find_arguments(self._source)}
+        changed = {knob.name: knob.value * ARGUMENT_FACTOR for knob in self._arguments}
         case = self._try("arguments x1.25", changed)
         return [] if case is None or case["init"] == own["init"] else [case]
 
@@ -731,7 +712,7 @@ class Describer:
             model = cast_model(getattr(self._module, self.entry)(*args, **kwargs), dtype)
             if isinstance(model, torch.nn.Module):
                 model = model.to(self._device)
-            inputs = cast_inputs(to_device(list(self._module.get_inputs()), self._device), dtype)
+            inputs = cast_inputs(values.to_device(list(self._module.get_inputs()), self._device), dtype)
             wide_inputs = cast_inputs(copy.deepcopy(inputs), "float64")
             wide_model = cast_model(copy.deepcopy(model), "float64")
             answers = [values.leaves(model(*inputs)), values.leaves(wide_model(*wide_inputs))]
@@ -748,8 +729,7 @@ class Describer:
         if not is_own and (tiny is None or tiny["elements"] > EXAMINED_ELEMENTS):
             return [], False
         overrides: Overrides = {} if is_own or tiny is None else tiny["overrides"]
-        module = load_module(self._source, "reference", REFERENCE_FILE, overrides) if overrides else self._module
-        examiner = Examiner(module, self.entry, self._device)
+        examiner = Examiner(self._module_of(overrides), self.entry, self._device)
         return examiner.flags(is_own=is_own), examiner.has_modes()
 
     def declared(self, cases: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -203,6 +203,14 @@ class Child:
             finally:
                 message.close()
 
+    @contextmanager
+    def _step(self, phase: str) -> Iterator[None]:
+        """Around a step in which foreign code may raise anything: StepFailed."""
+        try:
+            yield
+        except BaseException as error:
+            raise StepFailed(phase, error, self._filename) from None
+
     # --- memory ---
 
     def _op_arena(self, message: Message) -> None:
@@ -230,7 +238,7 @@ class Child:
 
     def _op_describe(self, message: Message) -> None:
         source = message.take("source", SOURCE_MAX).decode("utf-8-sig", "replace")
-        try:
+        with self._step("describe"):
             spec = cases.describe(
                 source,
                 message.optional_text("entry"),
@@ -240,8 +248,6 @@ class Child:
                 element_limit=message.body.get("element_limit"),
                 placed=torch.cuda.empty_cache if self._device.type == "cuda" else lambda: None,
             )
-        except BaseException as error:
-            raise StepFailed("describe", error, cases.REFERENCE_FILE) from None
         if self._device.type == "cuda":  # memory of its own models is not free for its arena
             gc.collect()
             torch.cuda.empty_cache()
@@ -256,16 +262,14 @@ class Child:
         if cache is not None:
             _copy_cache(Path(cache))
         self._source = data.decode("utf-8-sig", "replace")
-        try:
+        with self._step("import"):
             with self._judged():
                 if is_reference:
-                    self._module = cases.load_module(self._source, "reference", cases.REFERENCE_FILE)
+                    self._module = cases.load_module(self._source)
                 else:
                     self._module = loading.load_candidate(data, Path(os.environ["TMPDIR"]))
             if not callable(getattr(self._module, self._entry, None)):
                 raise ImportError(f"the source defines no class {self._entry!r}")
-        except BaseException as error:
-            raise StepFailed("import", error, self._filename) from None
         self._channel.send({"ev": "loaded"})
 
     def _op_load_plan(self, message: Message) -> None:
@@ -273,11 +277,9 @@ class Child:
         from executor import archive, runner
 
         self._filename = CANDIDATE_FILE
-        try:
+        with self._step("import"):
             images, source = message.take("images", archive.BYTES_MAX), message.take("source", SOURCE_MAX)
             self._plan = runner.Runner(images, source, self._device, message.text("foreign"))
-        except BaseException as error:
-            raise StepFailed("import", error, self._filename) from None
         self._channel.send({"ev": "loaded"})
         self._plan.preload()  # while the referee draws inputs
 
@@ -286,7 +288,7 @@ class Child:
 
         Where that is not sure the step fails, and the process is of no more use.
         """
-        try:
+        with self._step("renew"):
             assert self._plan is not None and self._arena is not None and self._doorbell is not None
             if self._is_spent:
                 raise RuntimeError("a graph could not be captured")
@@ -307,8 +309,6 @@ class Child:
             self._doorbell.close()
             self._arena = self._doorbell = None
             self._seen = 0
-        except BaseException as error:
-            raise StepFailed("renew", error, self._filename) from None
         self._channel.send({"ev": "renewed"})
 
     def _judged(self) -> AbstractContextManager[Any]:
@@ -325,14 +325,14 @@ class Child:
             return self._module
         key = tuple(overrides.items())
         if key not in self._case_modules:
-            self._case_modules[key] = cases.load_module(self._source, "reference", cases.REFERENCE_FILE, overrides)
+            self._case_modules[key] = cases.load_module(self._source, overrides)
         return self._case_modules[key]
 
     def _op_build(self, message: Message) -> None:
         _, placer, _ = self._require()
         placer.restart()
         name = message.text("model")
-        try:
+        with self._step("build"):
             model = self._construct(message)
             if message.body.get("compile"):
                 from live import compiled
@@ -346,8 +346,6 @@ class Child:
                     if isinstance(item, torch.Tensor):
                         state.append({"name": key, **placer.place(item).json()})
                 placer.keep()
-        except BaseException as error:
-            raise StepFailed("build", error, self._filename) from None
         self._tell("built", "state", state)
 
     def _tell(self, event: str, name: str, content: Any) -> None:
@@ -382,15 +380,13 @@ class Child:
         arena, _, _ = self._require()
         state = json.loads(message.take("state", WORKER_DETAIL_MAX))
         model = self._models[message.text("model")]
-        try:
+        with self._step("state"):
             notes = {item["name"]: TensorNote.parse(item["tensor"], item["name"]) for item in state}
             if self._plan is not None:
                 model.load({name: arena.view(note) for name, note in notes.items()})
             else:
                 _copy_state(model, notes, arena)
             self._synchronize()
-        except BaseException as error:
-            raise StepFailed("state", error, self._filename) from None
         self._channel.send({"ev": "copied"})
 
     def _op_inputs(self, message: Message) -> None:
@@ -407,13 +403,11 @@ class Child:
             with self._judged():
                 return list(cases.cast_inputs(list(module.get_inputs()), dtype))
 
-        try:
+        with self._step("inputs"):
             module = self._case_module(overrides)
             with self._outside_pool(), self._device, torch.no_grad():
                 tree, end = draws.put([partial(draw, seed) for seed in seeds], offset, stride, is_own=is_own)
             self._synchronize()
-        except BaseException as error:
-            raise StepFailed("inputs", error, self._filename) from None
         self._channel.send({"ev": "inputs", "inputs": tree, "end": end})
 
     @contextmanager
@@ -435,19 +429,17 @@ class Child:
         sets = message.integer("sets", 1, 256 - first)
         stride = message.integer("stride", 0, 1 << 48)
         empty, seed = message.optional_text("empty"), message.body.get("seed")
-        runs = message.body.get("runs") or [message.body] * sets
+        runs = message.body.get("runs") or [{"dtype": None, "tf32": message.boolean("tf32")}] * sets
         places = message.body.get("places") or range(sets)
         hows = message.body.get("hows") or [message.body.get("how")] * sets
         wide: list[Any] = []
-        try:
+        with self._step("bind"):
             for index, run, place, how in zip(range(sets), runs, places, hows, strict=True):
                 if empty is not None:
                     call = self._empty_call(empty, message.body.get("pause_ns"))
                 else:
                     call = self._model_call(message, place * stride, run["dtype"], wide, how or None, tf32=run["tf32"])
                 self._bindings[first + index] = Binding(call, run["tf32"], seed, empty is not None)
-        except BaseException as error:
-            raise StepFailed("bind", error, self._filename) from None
         bells = message.integer("bells", 0, 100_000)
         self._repeats, self._kept = 1, None
         for model in self._models.values() if self._plan is not None and self._device.type == "cuda" else ():
@@ -526,10 +518,8 @@ class Child:
         first = message.integer("first", 0, 255)
         bindings = [self._bindings[first + index] for index in range(message.integer("calls", 1, 128))]
         self._kept = None
-        try:
+        with self._step("capture"):
             call = self._graph(bindings) if self._device.type == "cuda" else _in_turn(bindings)
-        except BaseException as error:
-            raise StepFailed("capture", error, self._filename) from None
         seed = bindings[0].seed if message.boolean("seeded") else None
         self._bindings[message.integer("set", 0, 255)] = Binding(call, bindings[0].tf32, seed, bindings[0].is_empty)
         self._channel.send({"ev": "captured"})

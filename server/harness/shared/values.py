@@ -231,14 +231,25 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path or "0", value
 
 
+def changed(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """A value with every tensor in its lists, tuples and dicts changed."""
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if type(value) in (list, tuple):
+        return type(value)(changed(item, change) for item in value)
+    if isinstance(value, dict):
+        return {key: changed(item, change) for key, item in value.items()}
+    return value
+
+
+def to_device(value: Any, device: torch.device) -> Any:
+    return changed(value, lambda tensor: tensor.to(device))
+
+
 def notes(tree: Any) -> list[TensorNote]:
     """All tensors of a tree, in order."""
     found: list[TensorNote] = []
-
-    def keep(note: TensorNote) -> None:
-        found.append(note)
-
-    decode(tree, keep)
+    decode(tree, found.append)
     return found
 
 
