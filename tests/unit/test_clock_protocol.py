@@ -307,7 +307,7 @@ def test_work_that_outlives_the_candidate_was_not_the_candidates(bench: Bench) -
 def pairs_of(heads_ns: list[int], hidden_ns: int) -> tuple[int, int]:
     """A pair whose heads come so, two to each time that it is made: how often it is, and what it gives."""
     timer = clock.Timer.__new__(clock.Timer)
-    timer._heads_ns, timer._head_ns, timer._again = [], hidden_ns, 0
+    timer._head_ns, timer._again = hidden_ns, 0
     made: list[int] = []
 
     def once(*_: Any, **__: Any) -> tuple[int, int, int | None]:

@@ -27,9 +27,10 @@ from shared.wire import DOORBELL_OK, DOORBELL_REPLY_MAX, Json
 from oracle import gpu_state, tolerance, variations
 from oracle.cores import Cores
 from oracle.gpu_state import GATHER, Gpu
-from oracle.judge import BUILD_LIMIT_MS, Job, Report
+from oracle.judge import BUILD_LIMIT_MS, Job, Report, form_of
 from oracle.peer import SPIN_NS, NotTheCandidate, Peer, PeerFailed
-from oracle.reference import CALL_SEED, LIMIT_MS, ReferenceBroken, overlap, place_tree, synchronize
+from oracle.reference import CALL_SEED, LIMIT_MS, Leaves, ReferenceBroken, overlap, place_tree, synchronize
+from oracle.timing import CALL_LIMIT_MS, TimedWrong, outcome_of
 
 EMPTY_SET: Final = 128
 """The first of the sets that are bound to empty calls, behind every real one."""
@@ -70,10 +71,7 @@ STOPPED: Final = {
 }
 NARROW: Final = 0.005
 """Early stop: the interval of the median log-ratio is within this on either side."""
-WIDE: Final = 0.10
-"""Beyond this the timing is inconclusive."""
 TOO_SMALL_NS: Final = 3_000
-CALL_LIMIT_MS: Final = 20_000
 ESTIMATES: Final = 3
 LENGTH_CALLS: Final = 1 + ESTIMATES
 """Calls of each side that measure its length, the last of the warm-up."""
@@ -145,7 +143,7 @@ class Side:
     """One of the two processes that are timed, and where its outputs were when last seen."""
 
     peer: Peer
-    leaves: list[list[tuple[str, Any]]] = field(default_factory=list)
+    leaves: list[Leaves] = field(default_factory=list)
     """The outputs of each call of a bell."""
     generation: int = -1
     events_ns: list[float] = field(default_factory=list)
@@ -228,10 +226,6 @@ class Block:
     """The largest time that a call of the reference is credited with."""
 
 
-class TimedWrong(Exception):
-    """A timed call answered wrongly."""
-
-
 class BackgroundWork(Exception):
     """The candidate's GPU work goes on while it is frozen."""
 
@@ -259,7 +253,6 @@ class Timer:
         self._why_one: str | None = None  # why a bell is one call though the calls are short
         self._is_pinned = False
         self._head_ns = 0  # how long a canary has the GPU from the ring on
-        self._heads_ns: list[int] = []
         self._pause_ns = 0  # how long an empty bell has the GPU
         self._is_late = False  # a canary of this pair was slow alone
         self._again = 0  # pairs of these trials that were made again
@@ -299,7 +292,7 @@ class Timer:
         except PeerFailed as failure:
             if self._waiting.peer is self._ours.peer:
                 raise ReferenceBroken(f"the reference failed while it was timed: {failure.error['text']}") from None
-            return Report("timing", "fail", failure.class_, 0, 1, failure.error, rule=failure.rule)
+            return Report("timing", "fail", failure.class_, 0, 1, failure.error)
         except TimedWrong as wrong:
             failed = ("mismatch", f"a timed call answered wrongly: {wrong}", None)
         except BackgroundWork:
@@ -833,7 +826,6 @@ class Timer:
     def _note_head(self, head_ns: int) -> None:
         """A canary at the ring that ended late shared the GPU with work that should have waited for its end, or the
         host noticed it late, which is not measured again."""
-        self._heads_ns += [head_ns] * (head_ns > 0)
         self._is_late |= head_ns > self._head_ns + gpu_state.SLOWER_NS
 
     def _rehearse(self, side: Side) -> None:
@@ -858,12 +850,12 @@ class Timer:
             return
         self._gpu.gather_set(side.pointers(leaf, sample), side.leaves[0][leaf][1].element_size())
 
-    def _require_form(self, leaves: list[list[tuple[str, Any]]]) -> None:
+    def _require_form(self, leaves: list[Leaves]) -> None:
         """The candidate's outputs have the reference's form, and those of several calls lie apart."""
-        wanted = _form(self._ours.leaves[0])
+        wanted = form_of(self._ours.leaves[0])
         for call in leaves:
-            if _form(call) != wanted:
-                raise TimedWrong(f"the outputs are {_form(call)}, expected {wanted}")
+            if form_of(call) != wanted:
+                raise TimedWrong(f"the outputs are {form_of(call)}, expected {wanted}")
         if overlap(leaves):
             raise TimedWrong("outputs of different calls share memory")
 
@@ -967,13 +959,10 @@ class Timer:
     def _outcome(self, ours: list[float], theirs: list[float]) -> Json:
         if self._disturbed is not None:
             return {"outcome": "inconclusive", "why": self._disturbed}
-        outcome, width = native.judge_samples(ours, theirs, TOO_SMALL_NS, WIDE)
-        if outcome == native.TOO_SMALL:
-            return {"outcome": "too_small", "why": f"the reference takes under {TOO_SMALL_NS / 1000:g} us"}
-        if outcome == native.INCONCLUSIVE:
-            because = f"; {self._why_one}" if self._why_one else ""
-            return {"outcome": "inconclusive", "why": f"the interval is +-{100 * width:.0f} % wide{because}"}
-        return {"outcome": "measured", "why": None}
+        found = outcome_of(ours, theirs, TOO_SMALL_NS)
+        if found["outcome"] == "inconclusive" and self._why_one:
+            found["why"] += f"; {self._why_one}"
+        return found
 
 
 _NOTHING: Final = values.TensorNote(torch.uint8, (0,), (1,), 0)
@@ -985,15 +974,6 @@ def calls_for(ns: float, most: int) -> int:
         return 1
     allowed = [calls for calls in CALLS if calls <= max(1, most)]
     return next((calls for calls in allowed if calls * ns >= BELL_NS), allowed[-1])
-
-
-def _form(call: list[tuple[str, Any]]) -> list[tuple[str, str, tuple[int, ...]]]:
-    return [
-        (path, str(leaf.dtype).removeprefix("torch."), tuple(leaf.shape))
-        if isinstance(leaf, torch.Tensor)
-        else (path, type(leaf).__name__, ())
-        for path, leaf in call
-    ]
 
 
 def time_job(job: Job, gpu: Gpu) -> Report:

@@ -32,6 +32,7 @@ from oracle.reference import (
     Answered,
     Asks,
     Expected,
+    Leaves,
     Made,
     Reference,
     ReferenceBroken,
@@ -163,6 +164,10 @@ class CaseResult:
     def fail(self, class_: str, note: str, rule: str | None = None) -> None:
         if self.class_ is None:
             self.class_, self.note, self.rule = class_, note, rule
+
+    def fail_with(self, failure: PeerFailed) -> None:
+        self.fail(failure.class_, failure.error.get("text") or str(failure))
+        self.error, self.is_gone = failure.error, failure.is_gone
 
     def json(self) -> Json:
         return {
@@ -336,7 +341,7 @@ class Job:
                 return Report("open", "pass", None, 1, 1)
             self.candidate.load(source, entry, "candidate", cache, BUILD_LIMIT_MS)
         except PeerFailed as failure:
-            return Report("open", "fail", failure.class_, 0, 1, failure.error, rule=failure.rule)
+            return Report("open", "fail", failure.class_, 0, 1, failure.error)
         return Report("open", "pass", None, 1, 1)
 
     # --- tiny ---
@@ -580,8 +585,7 @@ class Job:
             self._tried = together.judge(self, items)
         except PeerFailed as failure:
             result = CaseResult(", ".join(str(item.transform or item.case["name"]) for item in items))
-            result.fail(failure.class_, failure.error.get("text") or str(failure), failure.rule)
-            result.error, result.is_gone = failure.error, failure.is_gone
+            result.fail_with(failure)
         self._judged.update({item.key: item for item in items if item.is_unfit or item.max_abs is not None})
         return result
 
@@ -630,7 +634,7 @@ class Job:
             limit_ms=self._bind_limit_ms, tf32=self._allows_tf32(), seed=CALL_SEED, bells=bells,
         )  # fmt: skip
 
-    def lie_in_heap(self, outputs: list[tuple[str, Any]]) -> bool:
+    def lie_in_heap(self, outputs: Leaves) -> bool:
         """They lie where the candidate's answers have to; where they may not, it is looked at one by one."""
         return all(self.candidate.is_in_heap(leaf) for _, leaf in outputs)
 
@@ -695,8 +699,7 @@ class Job:
         except PeerFailed as failure:
             if failure.class_ == "out_of_bounds":
                 result.class_ = None  # it is why the first answer was wrong
-            result.fail(failure.class_, failure.error.get("text") or str(failure), failure.rule)
-            result.error, result.is_gone = failure.error, failure.is_gone
+            result.fail_with(failure)
 
     def _prepare(
         self, case: Json, step: Step, seed: int, model: str, result: CaseResult
@@ -988,19 +991,9 @@ class Job:
     def _judge_calls(self, model: str, tree: Any, expected: Expected, twice: bool, result: CaseResult) -> None:
         set_ = secrets.randbelow(self.reference.sizes.checked_sets)
         placed, mine = self.place_inputs(tree, set_)
-        tf32 = self._allows_tf32()
         if self.is_planned and result.name == "original":
-            self._require_own_work(set_, model, placed, expected, result, tf32=tf32)
-        self.candidate.bind(
-            set_,
-            model,
-            placed,
-            limit_ms=self._bind_limit_ms,
-            tf32=tf32,
-            seed=CALL_SEED,
-            training=expected.training,
-            bells=1,
-        )
+            self._require_own_work(set_, model, placed, expected, result)
+        self._bind(set_, model, placed, None, training=expected.training, bells=1)
         answer = self._call(set_, result)
         outputs = list(values.leaves(answer))
         limits = self._check(outputs, expected, mine, tree, result)
@@ -1010,11 +1003,15 @@ class Job:
         if result.class_ is not None:
             first = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for _, leaf in outputs]
         if self._is_guarded(mine, expected, result):
-            self.candidate.bind(
-                set_, model, placed, limit_ms=self._bind_limit_ms, tf32=tf32, seed=CALL_SEED,
-                training=expected.training, how="guarded",
-            )  # fmt: skip
+            self._bind(set_, model, placed, "guarded", training=expected.training, bells=0)
         self._check_again(first, set_, tree, mine, expected, limits, result)
+
+    def _bind(self, set_: int, model: str, placed: Any, how: str | None, *, training: bool | None, bells: int) -> None:
+        """The next call of the candidate."""
+        tf32, limit_ms = self._allows_tf32(), self._bind_limit_ms
+        self.candidate.bind(
+            set_, model, placed, limit_ms=limit_ms, tf32=tf32, seed=CALL_SEED, training=training, how=how, bells=bells
+        )
 
     def _is_guarded(self, mine: list[torch.Tensor], expected: Expected, result: CaseResult) -> bool:
         """The second call of the plain case has guard zones, where copies of its tensors are not too large."""
@@ -1026,17 +1023,14 @@ class Job:
         answers = (tolerance.as_tensor(value) for value in expected.values)
         return size + sum(answer.nbytes for answer in answers if answer is not None) <= GUARDED_BYTES
 
-    def _require_own_work(
-        self, set_: int, model: str, placed: Any, expected: Expected, result: CaseResult, *, tf32: bool
-    ) -> None:
+    def _require_own_work(self, set_: int, model: str, placed: Any, expected: Expected, result: CaseResult) -> None:
         """With the candidate's kernels left out the answer is another: else it was not they that computed it.
 
         Before anything right was computed from these inputs, so that no memory holds it.
         """
         if self.has_own_work:
             return
-        limit_ms = self._bind_limit_ms
-        self.candidate.bind(set_, model, placed, limit_ms=limit_ms, tf32=tf32, seed=CALL_SEED, how="silent", bells=1)
+        self._bind(set_, model, placed, "silent", training=None, bells=1)
         try:
             outputs = [leaf for _, leaf in values.leaves(self._call(set_, None))]
         except PeerFailed as failure:
@@ -1058,7 +1052,7 @@ class Job:
 
     def _check(
         self,
-        outputs: list[tuple[str, Any]],
+        outputs: Leaves,
         expected: Expected,
         mine: list[torch.Tensor],
         tree: Any,
@@ -1118,7 +1112,7 @@ class Job:
 
     def _check_inputs(
         self,
-        outputs: list[tuple[str, Any]],
+        outputs: Leaves,
         mine: list[torch.Tensor],
         tree: Any,
         expected: Expected,
@@ -1199,7 +1193,7 @@ def _tell(report: Report, result: CaseResult, flag: str, where: str) -> None:
         report.outcome, report.done, report.reopen = "skip", 0, True
 
 
-def _check_form(outputs: list[tuple[str, Any]], expected: Expected, result: CaseResult, *, dtypes: bool) -> bool:
+def _check_form(outputs: Leaves, expected: Expected, result: CaseResult, *, dtypes: bool) -> bool:
     paths = [path for path, _ in outputs]
     if paths != expected.paths:
         result.fail("shape", f"forward() returned outputs {_named(paths)}, the reference {_named(expected.paths)}")
@@ -1215,6 +1209,16 @@ def _check_form(outputs: list[tuple[str, Any]], expected: Expected, result: Case
         elif dtypes and got.dtype != own.dtype:
             result.fail("dtype", f"output {path} has dtype {got.dtype}, expected {own.dtype}")
     return result.class_ is None
+
+
+def form_of(call: Leaves) -> list[tuple[str, str, tuple[int, ...]]]:
+    """Path, dtype or type, and shape of each output of a call."""
+    return [
+        (path, str(leaf.dtype).removeprefix("torch."), tuple(leaf.shape))
+        if isinstance(leaf, torch.Tensor)
+        else (path, type(leaf).__name__, ())
+        for path, leaf in call
+    ]
 
 
 def _is_unwritten(got: torch.Tensor) -> bool:

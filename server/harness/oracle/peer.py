@@ -54,14 +54,11 @@ class TaskTooLong(NotTheCandidate):
 
 
 class PeerFailed(Exception):
-    """The child could not do a step; the failure is the child's. class_ is one of the verdict, rule what found it."""
+    """The child could not do a step; the failure is the child's. class_ is one of the verdict."""
 
-    def __init__(
-        self, class_: str, text: str, error: Json | None = None, *, is_gone: bool = False, rule: str | None = None
-    ) -> None:
+    def __init__(self, class_: str, text: str, error: Json | None = None, *, is_gone: bool = False) -> None:
         super().__init__(text)
         self.class_ = class_
-        self.rule = rule
         self.error = error or {"type": class_, "text": clean_text(text), "line": None}
         self.is_gone = is_gone
 
@@ -322,7 +319,6 @@ class Peer:
         sets: int = 1,
         stride: int = 0,
         limit_ms: float = PROMPT_MS,
-        dtype: str | None = None,
         tf32: bool = False,
         runs: Sequence[Run] | None = None,
         places: Sequence[int] | None = None,
@@ -352,7 +348,6 @@ class Peer:
             "stride": stride,
             "model": model,
             "inputs": inputs,
-            "dtype": dtype,
             "tf32": tf32,
             "seed": seed,
             "empty": empty,
@@ -405,15 +400,15 @@ class Peer:
         self.ask(message, "armed", PROMPT_MS)
         self.armed += bells
 
-    def call(self, set_: int, limit_ms: float, *, events: bool = False) -> Any:
+    def call(self, set_: int, limit_ms: float) -> Any:
         """One call, its outputs as views of the arena. PeerFailed when it raised, died, lied or took too long."""
-        return self.call_sets(set_, 1, limit_ms, events=events)[0]
+        return self.call_sets(set_, 1, limit_ms)[0]
 
-    def call_sets(self, first: int, calls: int, limit_ms: float, *, events: bool = False) -> list[Any]:
+    def call_sets(self, first: int, calls: int, limit_ms: float) -> list[Any]:
         """The same of as many sets, in one bell: none of their outputs, where one call raises."""
         assert self.doorbell is not None
         if self.armed == 0:
-            self.arm(1, events=events)
+            self.arm(1)
         self.armed -= 1
         bell = self.doorbell.ring(first, calls, 256)
         self.await_answer(bell, limit_ms)

@@ -8,7 +8,7 @@ import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -91,6 +91,10 @@ NOT_AT_ONCE: Final = ("", "at once")
 NONE_IS_FIT: Final = ("", "any")
 """Further facts about a task whose processes were lost, in addition to the transformations."""
 JITTERED: Final = Run("float64 of jittered inputs")
+Leaves = list[tuple[str, Any]]
+"""The outputs of a call, with their paths."""
+Scales = Sequence[float | None]
+"""By output, as large as its values are."""
 UNTIED: Final = (Run("float64 falling"), Run("float64 rising"))
 """In fp64 with equal inputs made distinct, one way and the other (cases.py)."""
 COPIES: Final = 4
@@ -827,7 +831,7 @@ class Reference:
         if asks.rounds and not self.mutates_inputs:
             wide, rounded = self._rounded(model, tree, own, wide, scales, known)
             errors = [max(error, moved) for error, moved in zip(errors, rounded, strict=True)]
-        untied: list[list[tuple[str, Any]]] = []
+        untied: list[Leaves] = []
         if asks.chooses and not self.mutates_inputs:
             wide, untied = self._untied(model, tree, wide)
         errors = [
@@ -855,14 +859,8 @@ class Reference:
         return found
 
     def _scatter(
-        self,
-        model: str,
-        tree: Any,
-        pristine: list[torch.Tensor],
-        wide: list[tuple[str, Any]],
-        scales: tuple[float | None, ...],
-        known: list[float | None],
-    ) -> tuple[list[tuple[str, Any]], list[float]]:
+        self, model: str, tree: Any, pristine: list[torch.Tensor], wide: Leaves, scales: Scales, known: Scales
+    ) -> tuple[Leaves, list[float]]:
         """How far the exact answers move when each input moves by its last digit, by output; and these answers, copied.
 
         An honest order of sums errs by a multiple of that, however well the reference's own happens to do.
@@ -870,10 +868,10 @@ class Reference:
         still = [0.0] * len(wide)
         inputs = self.views(tree)
         moving = sum(view.nbytes for view in inputs if view.dtype is torch.float32)
-        size = sum(leaf.nbytes for _, leaf in wide if isinstance(leaf, torch.Tensor))
+        size = _bytes_of(wide)
         if not moving or size + moving > SCATTER_BYTES:
             return wide, still
-        exact = [(path, leaf.clone() if isinstance(leaf, torch.Tensor) else leaf) for path, leaf in wide]
+        exact = _copied(wide)
         if JITTERED in self._made:
             moved = self._wide(model, tree, JITTERED.dtype)
         else:
@@ -904,33 +902,25 @@ class Reference:
         self._restore(tree, pristine)
         return [replace(item, error=max(item.error, error)) for item, error in zip(changed, moved, strict=True)]
 
-    def _untied(
-        self, model: str, tree: Any, wide: list[tuple[str, Any]]
-    ) -> tuple[list[tuple[str, Any]], list[list[tuple[str, Any]]]]:
+    def _untied(self, model: str, tree: Any, wide: Leaves) -> tuple[Leaves, list[Leaves]]:
         """These answers, copied, and those of the same form with equal inputs made distinct."""
-        exact = [(path, leaf.clone() if isinstance(leaf, torch.Tensor) else leaf) for path, leaf in wide]
+        exact = _copied(wide)
         found = []
         for run in UNTIED:
             told = self._wide(model, tree, run.dtype)
             if told is not None and _is_alike(told, exact, dtypes=False) and _are_finite_where(told, exact):
-                found.append([(path, leaf.clone() if isinstance(leaf, torch.Tensor) else leaf) for path, leaf in told])
+                found.append(_copied(told))
         return exact, found
 
     def _rounded(
-        self,
-        model: str,
-        tree: Any,
-        own: list[tuple[str, Any]],
-        wide: list[tuple[str, Any]],
-        scales: tuple[float | None, ...],
-        known: list[float | None],
-    ) -> tuple[list[tuple[str, Any]], list[float]]:
+        self, model: str, tree: Any, own: Leaves, wide: Leaves, scales: Scales, known: Scales
+    ) -> tuple[Leaves, list[float]]:
         """How far the exact answers move if intermediate values are rounded differently, by output (integers: 1 if any
         share does); and these answers, copied."""
         worst = [0.0] * len(wide)
-        if sum(leaf.nbytes for _, leaf in wide if isinstance(leaf, torch.Tensor)) > SCATTER_BYTES:
+        if _bytes_of(wide) > SCATTER_BYTES:
             return wide, worst
-        exact = [(path, leaf.clone() if isinstance(leaf, torch.Tensor) else leaf) for path, leaf in wide]
+        exact = _copied(wide)
         for _ in range(ROUNDED_RUNS):
             moved = self._wide(model, tree, "rounded")
             if moved is None or not _is_alike(moved, exact, dtypes=False):
@@ -940,15 +930,13 @@ class Reference:
                 worst[index] = max(worst[index], float(share > AMBIGUOUS_LEAST) if _is_discrete(a) else share)
         return exact, worst
 
-    def _own(self, model: str, tree: Any, *, tf32: bool) -> list[tuple[str, Any]]:
+    def _own(self, model: str, tree: Any, *, tf32: bool) -> Leaves:
         self._may_have_changed = True
         outputs = self._run(model, tree, tf32=tf32)
         tensors = [leaf for _, leaf in values.leaves(outputs) if isinstance(leaf, torch.Tensor)]
         self._require_room("outputs", sum(leaf.numel() * leaf.itemsize for leaf in tensors))
         self.returns_inputs |= any(leaf.numel() and not self.peer.is_in_heap(leaf) for leaf in tensors)
-        return [
-            (path, leaf.clone() if isinstance(leaf, torch.Tensor) else leaf) for path, leaf in values.leaves(outputs)
-        ]
+        return _copied(values.leaves(outputs))
 
     def _require_room(self, what: str, size: int) -> None:
         """Few bytes can describe any number of elements, and the kernel ends a process that uses too much memory."""
@@ -974,20 +962,20 @@ class Reference:
         pairs = enumerate(zip(self.views(tree), pristine, strict=True))
         return [Changed(index, view.clone(), 0.0) for index, (view, kept) in pairs if not same_bits(view, kept)]
 
-    def _fits_fp64(self, tree: Any, own: list[tuple[str, Any]]) -> bool:
+    def _fits_fp64(self, tree: Any, own: Leaves) -> bool:
         """own: the outputs in the task's own dtypes."""
         if self._fp64_fails:
             return False
         if self.peer.device.type != "cuda":
             return True
-        outputs = sum(leaf.nbytes for _, leaf in own if isinstance(leaf, torch.Tensor))
+        outputs = _bytes_of(own)
         needed = _fp64_bytes(values.notes(tree), outputs)
         if needed <= SPARE:  # it finds that in its own pool, and the driver is slow to answer while contexts are made
             return True
         free, _ = torch.cuda.mem_get_info(self.peer.device)  # each time: a candidate may hold what was free before
         return needed + 4 * self.sizes.state < FP64_SHARE * free
 
-    def _wide(self, model: str, tree: Any, dtype: str | None = "float64") -> list[tuple[str, Any]] | None:
+    def _wide(self, model: str, tree: Any, dtype: str | None = "float64") -> Leaves | None:
         """The outputs in fp64, or None where the reference cannot be run so. dtype: or "rounded", or JITTERED's."""
         self._may_have_changed = True
         try:
@@ -1031,7 +1019,15 @@ def _is_finite(leaf: Any) -> bool:
     return not ends or bool(torch.isfinite(torch.stack(ends)).all())  # a NaN is both least and greatest
 
 
-def _same(a: list[tuple[str, Any]], b: list[tuple[str, Any]]) -> bool:
+def _copied(leaves: Iterable[tuple[str, Any]]) -> Leaves:
+    return [(path, leaf.clone() if isinstance(leaf, torch.Tensor) else leaf) for path, leaf in leaves]
+
+
+def _bytes_of(leaves: Leaves) -> int:
+    return sum(leaf.nbytes for _, leaf in leaves if isinstance(leaf, torch.Tensor))
+
+
+def _same(a: Leaves, b: Leaves) -> bool:
     return all(
         same_bits(x, y) if isinstance(x, torch.Tensor) and isinstance(y, torch.Tensor) else x == y
         for (_, x), (_, y) in zip(a, b, strict=True)
@@ -1057,7 +1053,7 @@ def _is_close(a: torch.Tensor, b: torch.Tensor) -> bool:
     return torch.allclose(a, b, rtol=1e-6, atol=0.0, equal_nan=True)
 
 
-def _are_finite_where(a: list[tuple[str, Any]], b: list[tuple[str, Any]]) -> bool:
+def _are_finite_where(a: Leaves, b: Leaves) -> bool:
     """Answers of one form are finite in the same places."""
     pairs = [(x, y) for (_, x), (_, y) in zip(a, b, strict=True) if isinstance(x, torch.Tensor)]
     return all(_is_discrete(x) or bool((is_finite(x) == is_finite(y)).all()) for x, y in pairs)
@@ -1081,7 +1077,7 @@ def _share_that_differs(expected: Expected, index: int, other: Any) -> float:
     return max(difference.differing, difference.nonfinite) / wanted.numel()
 
 
-def _is_alike(a: list[tuple[str, Any]], b: list[tuple[str, Any]], *, dtypes: bool) -> bool:
+def _is_alike(a: Leaves, b: Leaves, *, dtypes: bool) -> bool:
     """The same paths, with tensors of the same shape where the other has one."""
     if [path for path, _ in a] != [path for path, _ in b]:
         return False
@@ -1144,7 +1140,7 @@ def synchronize(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def overlap(leaves: list[list[tuple[str, Any]]]) -> bool:
+def overlap(leaves: list[Leaves]) -> bool:
     """Whether tensors of different calls share bytes."""
     spans = sorted(
         (leaf.data_ptr(), leaf.data_ptr() + TensorNote.of(leaf).span_bytes, index)

@@ -24,9 +24,9 @@ from shared.wire import DOORBELL_OK, Json
 
 from oracle import gpu_state, tolerance, variations
 from oracle.gpu_state import Gpu
-from oracle.judge import BUILD_LIMIT_MS, Job, Report
+from oracle.judge import BUILD_LIMIT_MS, Job, Report, form_of
 from oracle.peer import Peer, PeerFailed
-from oracle.reference import CALL_SEED, LIMIT_MS, ReferenceBroken, overlap, place_tree, synchronize
+from oracle.reference import CALL_SEED, LIMIT_MS, Leaves, ReferenceBroken, overlap, place_tree, synchronize
 
 GRAPH_SET: Final = 255
 """Bound to the graph of a bell's calls."""
@@ -62,6 +62,7 @@ NARROW: Final = ((100_000, 0.003), (20_000, 0.01), (0, 0.02))
 """Early stop: for calls from this length in nanoseconds, the interval of the median log-ratio is within this on either
 side. From one judgement to the next a short call differs by 1 % whatever the number of its bells."""
 WIDE: Final = 0.10
+"""Beyond this half width the timing is inconclusive."""
 TOO_SMALL_NS: Final = 1_000
 BUDGET_S: Final = 20.0
 BUDGET_TRIALS: Final = 50
@@ -96,10 +97,10 @@ class Side:
     peer: Peer
     name: str
     events_ns: list[float] = field(default_factory=list)
-    _outputs: list[list[tuple[str, Any]]] = field(default_factory=list)
+    _outputs: list[Leaves] = field(default_factory=list)
     _generation: int = -1
 
-    def outputs(self, calls: int) -> list[list[tuple[str, Any]]]:
+    def outputs(self, calls: int) -> list[Leaves]:
         """The outputs of each call of the last bell: (path, tensor or value), as views of the arena."""
         assert self.peer.doorbell is not None
         generation = self.peer.doorbell.claims().generation
@@ -175,7 +176,7 @@ class DeviceTimer:
             if self._waiting is self._ours:
                 raise ReferenceBroken(f"the reference failed while it was timed: {failure.error['text']}") from None
             self._settle()
-            return Report("timing", "fail", failure.class_, 0, 1, failure.error, rule=failure.rule)
+            return Report("timing", "fail", failure.class_, 0, 1, failure.error)
         except TimedWrong as wrong:
             self._settle()
             error = {"type": "mismatch", "text": f"a timed call answered wrongly: {wrong}", "line": None}
@@ -469,7 +470,7 @@ class DeviceTimer:
         found = [tolerance.are_rows_within(*(list(of) for of in zip(*row, strict=True))) for row in rows]
         return bool(torch.stack(found).all())
 
-    def _find_difference(self, wanted: list[list[tuple[str, Any]]], got: list[list[tuple[str, Any]]]) -> None:
+    def _find_difference(self, wanted: list[Leaves], got: list[Leaves]) -> None:
         for call, (expected, found) in enumerate(zip(wanted, got, strict=True)):
             for leaf, ((path, right), (_, mine)) in enumerate(zip(expected, found, strict=True)):
                 if isinstance(right, torch.Tensor):
@@ -484,7 +485,7 @@ class DeviceTimer:
                         )
 
     def _require_form(self) -> None:
-        wanted, got = (_form(side.outputs(self._calls)[0]) for side in self._sides)
+        wanted, got = (form_of(side.outputs(self._calls)[0]) for side in self._sides)
         if wanted != got:
             raise TimedWrong(f"the outputs are {got}, expected {wanted}")
 
@@ -562,12 +563,17 @@ class DeviceTimer:
         disagreement = self._disagreement()
         if disagreement is not None:
             return {"outcome": "inconclusive", "why": disagreement}
-        outcome, width = native.judge_samples(ours, theirs, TOO_SMALL_NS, WIDE)
-        if outcome == native.TOO_SMALL:
-            return {"outcome": "too_small", "why": f"the reference takes under {TOO_SMALL_NS / 1000:g} us"}
-        if outcome == native.INCONCLUSIVE:
-            return {"outcome": "inconclusive", "why": f"the interval is +-{100 * width:.0f} % wide"}
-        return {"outcome": "measured", "why": None}
+        return outcome_of(ours, theirs, TOO_SMALL_NS)
+
+
+def outcome_of(ours: list[float], theirs: list[float], too_small_ns: float) -> Json:
+    """What these pairs of times are worth."""
+    outcome, width = native.judge_samples(ours, theirs, too_small_ns, WIDE)
+    if outcome == native.TOO_SMALL:
+        return {"outcome": "too_small", "why": f"the reference takes under {too_small_ns / 1000:g} us"}
+    if outcome == native.INCONCLUSIVE:
+        return {"outcome": "inconclusive", "why": f"the interval is +-{100 * width:.0f} % wide"}
+    return {"outcome": "measured", "why": None}
 
 
 def is_forged(credited_ns: float, host_ns: float) -> bool:
@@ -582,14 +588,5 @@ _STOPPED: Final = {
 }
 
 
-def _is_finite(call: list[tuple[str, Any]]) -> bool:
+def _is_finite(call: Leaves) -> bool:
     return all(bool(tolerance.is_finite(leaf).all()) for _, leaf in call if isinstance(leaf, torch.Tensor))
-
-
-def _form(call: list[tuple[str, Any]]) -> list[tuple[str, str, tuple[int, ...]]]:
-    return [
-        (path, str(leaf.dtype).removeprefix("torch."), tuple(leaf.shape))
-        if isinstance(leaf, torch.Tensor)
-        else (path, type(leaf).__name__, ())
-        for path, leaf in call
-    ]

@@ -25,6 +25,7 @@ from oracle.reference import (
     SCATTER,
     Asks,
     Expected,
+    Leaves,
     ReferenceBroken,
     blamed,
     jitter,
@@ -45,7 +46,6 @@ CALLS_SHARE: Final = 0.25
 
 Key = tuple[str, str | None, int]
 """Model, transformation and seed."""
-Leaves = list[tuple[str, Any]]
 Form = list[tuple[str, torch.Size, torch.dtype]]
 
 
