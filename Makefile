@@ -19,7 +19,7 @@ pkg = $(shell pkg-config $(1) $(2) 2>/dev/null)
 common_pkgs := jansson libsodium
 server_pkgs := libmicrohttpd sqlite3 libpq libuv libzstd
 cli_pkgs := libcurl smartcols libconfuse
-pkgs := $(common_pkgs) $(server_pkgs) $(cli_pkgs) libseccomp
+pkgs := $(common_pkgs) $(server_pkgs) $(cli_pkgs)
 test_pkgs := cmocka
 
 own_cflags := -std=gnu11 -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla \
@@ -29,7 +29,7 @@ own_ldflags := -pthread -Wl,--as-needed $(if $(SANITIZE),-fsanitize=$(SANITIZE))
 common_libs := $(call pkg,--libs,$(common_pkgs) libcurl libzstd) -lm
 server_libs := $(call pkg,--libs,$(server_pkgs)) $(common_libs)
 cli_libs := $(call pkg,--libs,$(cli_pkgs)) $(common_libs)
-native_libs := $(call pkg,--libs,libseccomp) -lm -ldl
+native_libs := -lm -ldl
 
 objects = $(patsubst %.c,$(out)/%.o,$(1))
 common_src := $(wildcard common/*.c)
