@@ -44,7 +44,7 @@ class Gpu:
     """The GPU of this process; native.gpu_init() came first. One thread."""
 
     def __init__(self, device: torch.device) -> None:
-        self._known_ns = self._known_long_ns = 0
+        self.known_ns = self.known_long_ns = 0
         self.had_hiccup = False
         native.flush_setup(2 * torch.cuda.get_device_properties(device).L2_cache_size)
         native.gather_setup(GATHER)
@@ -79,8 +79,8 @@ class Gpu:
 
     def learn(self) -> None:
         """Time the canary, with the GPU otherwise idle."""
-        self._known_ns = self._measure(CANARY_STEPS)
-        self._known_long_ns = self._measure(DRIFT_STEPS)
+        self.known_ns = self._measure(CANARY_STEPS)
+        self.known_long_ns = self._measure(DRIFT_STEPS)
 
     def _measure(self, steps: int, rounds: int = LEARNING_ROUNDS) -> int:
         """The canary's time at the clock of a busy GPU: the least of many, which short foreign work does not change."""
@@ -89,17 +89,9 @@ class Gpu:
             native.gpu_flush()
         return min(native.canary_run(steps) for _ in range(rounds))
 
-    @property
-    def known_ns(self) -> int:
-        return self._known_ns
-
-    @property
-    def known_long_ns(self) -> int:
-        return self._known_long_ns
-
     def steps_of(self, ns: int) -> int:
         """The steps of a canary that takes about `ns` on the GPU."""
-        return max(1, round(ns * (DRIFT_STEPS - CANARY_STEPS) / max(1, self._known_long_ns - self._known_ns)))
+        return max(1, round(ns * (DRIFT_STEPS - CANARY_STEPS) / max(1, self.known_long_ns - self.known_ns)))
 
     def others_ns(self, span_ns: int = 0) -> int:
         """How long the slowest canary of this span had to wait for foreign work; 0: there is none.
@@ -120,10 +112,10 @@ class Gpu:
         if sum(map(self._is_slow, looks)) < 2:  # one hiccup of the host is none
             self.had_hiccup = True
             return 0
-        return int(max(first, *looks) - self._known_ns)
+        return int(max(first, *looks) - self.known_ns)
 
     def _is_slow(self, ns: int) -> bool:
-        return ns > max(SLOWER * self._known_ns, self._known_ns + SLOWER_NS)
+        return ns > max(SLOWER * self.known_ns, self.known_ns + SLOWER_NS)
 
     def is_quiet(self, limit_s: float) -> bool:
         """Whether no foreign work is seen for a tenth of a second, within the limit."""
@@ -138,11 +130,11 @@ class Gpu:
 
     def drift(self) -> float:
         """A long canary's time now over the known one, less 1; the lesser of two looks where the first is off."""
-        found = self._measure(DRIFT_STEPS, DRIFT_ROUNDS) / self._known_long_ns - 1
+        found = self._measure(DRIFT_STEPS, DRIFT_ROUNDS) / self.known_long_ns - 1
         if abs(found) <= DRIFT:
             return found
         time.sleep(0.5)
-        return min(found, self._measure(DRIFT_STEPS) / self._known_long_ns - 1, key=abs)
+        return min(found, self._measure(DRIFT_STEPS) / self.known_long_ns - 1, key=abs)
 
     # --- around a block ---
 

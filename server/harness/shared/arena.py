@@ -60,15 +60,16 @@ class Arena:
         self.device = device
         self.fd = fd
         self.size = size
-        self._pointer = 0
+        self.pointer = 0
+        """Address of the first byte in this process (device address on a GPU)."""
         self._handle = 0
         if device.type == "cuda":
             if is_import:
-                self._pointer, self._handle = native.gpu_arena_import(fd, size)
+                self.pointer, self._handle = native.gpu_arena_import(fd, size)
             self._bytes: torch.Tensor | None = None
         else:
             self._mapping = native.Mapping(fd, size)
-            self._pointer = self._mapping.address
+            self.pointer = self._mapping.address
             self._bytes = torch.frombuffer(self._mapping.view(), dtype=torch.uint8)
 
     @classmethod
@@ -78,39 +79,34 @@ class Arena:
             return cls(device, native.arena_memfd(size), size, is_import=False)
         fd, pointer, actual, handle = native.gpu_arena_create(size)
         arena = cls(device, fd, actual, is_import=False)
-        arena._pointer, arena._handle = pointer, handle
+        arena.pointer, arena._handle = pointer, handle
         arena.poison(0, actual)
         return arena
 
     def close(self) -> None:
         self._bytes = None
-        if self._pointer:
+        if self.pointer:
             if self.device.type == "cuda":
                 torch.cuda.synchronize(self.device)  # queued work, the poison at least, writes there
-                native.gpu_arena_free(self._pointer, self.size, self._handle)
+                native.gpu_arena_free(self.pointer, self.size, self._handle)
             else:
                 self._mapping.close()
-            self._pointer = 0
+            self.pointer = 0
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
     @property
-    def pointer(self) -> int:
-        """Address of the first byte in this process (device address on a GPU)."""
-        return self._pointer
-
-    @property
     def bytes(self) -> torch.Tensor:
         """All of it as uint8[size]."""
         if self._bytes is None:
-            self._bytes = torch.as_tensor(_DeviceBytes(self._pointer, self.size), device=self.device)
+            self._bytes = torch.as_tensor(_DeviceBytes(self.pointer, self.size), device=self.device)
         return self._bytes
 
     def poison(self, offset: int, size: int) -> None:
         """Fill with 0xFF bytes: NaN in every float type, -1 in the integers."""
         if self.device.type == "cuda":
-            native.gpu_fill32(self._pointer + offset, 0xFFFFFFFF, size // 4 * 4)
+            native.gpu_fill32(self.pointer + offset, 0xFFFFFFFF, size // 4 * 4)
         else:
             self.bytes[offset : offset + size].fill_(0xFF)
 
@@ -128,7 +124,7 @@ class Arena:
 
     def find(self, tensor: torch.Tensor) -> int | None:
         """Offset of a tensor's first element when all of it lies in this arena, else None."""
-        start = int(tensor.data_ptr()) - self._pointer
+        start = int(tensor.data_ptr()) - self.pointer
         if start >= 0 and start + TensorNote.of(tensor).span_bytes <= self.size:
             return start
         return None
