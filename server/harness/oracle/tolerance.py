@@ -99,7 +99,6 @@ class Difference:
     max_abs: float = 0.0
     max_rel: float = 0.0
     first: int | None = None  # flat index of the first element that differs
-    first_is_nonfinite: bool = False
 
     def is_match(self, limit: Limit) -> bool:
         if self.nonfinite or self.beyond_outlier:
@@ -399,7 +398,6 @@ def _compare_fused(got: torch.Tensor, expected: torch.Tensor, limit: Limit) -> D
         max_abs=counts.max_abs,
         max_rel=counts.max_rel,
         first=counts.first if counts.differing else None,
-        first_is_nonfinite=counts.first_is_nonfinite,
     )
 
 
@@ -409,11 +407,10 @@ def _compare_part(found: Difference, start: int, mine: torch.Tensor, theirs: tor
     allowed = limit.atol + limit.rtol * b.abs()
     odd = ~torch.isfinite(a) | ~torch.isfinite(b)
     wrong = torch.where(odd, ~((a == b) | (a.isnan() & b.isnan())), error > allowed)
-    bad_values = wrong & ~torch.isfinite(a) & torch.isfinite(b)
-    found.nonfinite += int(bad_values.sum())
+    found.nonfinite += int((wrong & ~torch.isfinite(a) & torch.isfinite(b)).sum())
     if limit.ratio < 1.0:
         found.beyond_outlier += int((wrong & (odd | (error > limit.outlier * allowed))).sum())
-    _count(found, start, wrong, error, b, bad_values)
+    _count(found, start, wrong, error, b)
 
 
 def _compare_discrete(
@@ -435,20 +432,11 @@ def _distance(a: torch.Tensor, b: torch.Tensor) -> float:
     return float((a.double() - b.double()).abs().max()) if a.numel() else 0.0
 
 
-def _count(
-    found: Difference,
-    start: int,
-    wrong: torch.Tensor,
-    error: torch.Tensor,
-    expected: torch.Tensor,
-    nonfinite: torch.Tensor | None = None,
-) -> None:
+def _count(found: Difference, start: int, wrong: torch.Tensor, error: torch.Tensor, expected: torch.Tensor) -> None:
     count = int(wrong.sum())
     found.differing += count
     if count and found.first is None:
-        place = int(wrong.to(torch.int8).argmax())
-        found.first = start + place
-        found.first_is_nonfinite = bool(nonfinite is not None and nonfinite[place])
+        found.first = start + int(wrong.to(torch.int8).argmax())
     finite = torch.isfinite(error)
     if bool(finite.any()):
         kept = torch.where(finite, error, torch.zeros_like(error))

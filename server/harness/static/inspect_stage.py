@@ -46,7 +46,6 @@ class Section:
     kind: int
     offset: int
     size: int
-    info: int
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ class Elf:
         self._abi: int = data[8]
         raw = [self._header(section_offset + index * entry_size) for index in range(count)]
         names = self._slice(raw[names_index][4], raw[names_index][5])
-        self.sections = [Section(_text_at(names, head[0]), head[1], head[4], head[5], head[7]) for head in raw]
+        self.sections = [Section(_text_at(names, head[0]), head[1], head[4], head[5]) for head in raw]
 
     def _slice(self, offset: int, size: int) -> bytes:
         if offset > len(self._data) or size > len(self._data) - offset:
