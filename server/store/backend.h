@@ -28,6 +28,16 @@ struct store_reader {
     const struct reader_ops *ops;
 };
 
+/* A change of what is stored. what: a row of store.h, or a struct below. */
+typedef int change_fn(struct store_backend *b, void *what, struct error *err);
+
+/* A client's name for a task, which is given, replaced or removed; borrowed. */
+struct store_naming {
+    const char *client, *name; /* NULL: all clients; none */
+    char id[HASH_TEXT_SIZE];
+    int64_t now_ms;
+};
+
 /* New submissions that are stored together or not at all; borrowed. */
 struct store_intake {
     const struct group_row *group; /* NULL: none */
@@ -35,6 +45,18 @@ struct store_intake {
     const struct submission_row *rows;
     const struct store_source *sources; /* one for each row */
     size_t n;
+};
+
+/* The end of a submission, with the output that was captured; borrowed. */
+struct store_ending {
+    struct submission_row row;
+    struct store_source log;
+};
+
+/* What a node that only compiles lets go; borrowed. */
+struct store_handing_on {
+    struct store_claim claim;
+    struct store_carried carried; /* about NULL: nothing goes with it */
 };
 
 /* A change of ownership (store.h, "ownership"): the request, and its result. */
@@ -85,8 +107,8 @@ struct backend_ops {
     void (*undo)(struct store_backend *b);
     bool (*is_open)(const struct store_backend *b);
 
-    /* Is there room for a write? touch: write something, too. Nothing of it stays. */
-    int (*probe)(struct store_backend *b, bool touch, struct error *err);
+    /* Is there room for a write? A bool: write something, too. Nothing of it stays. */
+    change_fn *probe;
 
     /*
      * As reader_ops.each(), through the connection that writes. row_cb NULL: no rows are wanted. changed (may be NULL):
@@ -120,8 +142,7 @@ struct backend_ops {
                    const struct labels *labels, struct error *err);
     /* The writes of store.h that are not in changes.c; see there for what they mean and which codes they return. */
     const struct ownership_ops *owns;
-    int (*hand_on)(struct store_backend *b, const struct store_claim *c, const struct store_carried *carried,
-                   struct error *err); /* or NULL */
+    change_fn *hand_on; /* struct store_handing_on; or NULL */
 };
 
 /* The differences between databases in reading: parts of statements. */
@@ -138,7 +159,10 @@ struct sql_dialect {
     /* Indices are named where there is a choice: NULL, or what to walk for such a list, NULL for the table itself. */
     const char *(*list_index)(const struct submission_filter *f);
     bool names_indices;
-    bool has_nodes; /* several: one may hand on what it made */
+    /* What a node may claim, one row if anything: with a device ($1 to $3: its name, its epoch, its GPU), without ($1). */
+    const char *waits, *waits_new;
+    bool has_nodes; /* several: else the next three are NULL */
+    const char *each_node, *each_cancel, *is_ahead;
 };
 
 /* A reader's own thread. Between begin() and end() all reads see one instant. */
@@ -154,14 +178,6 @@ struct reader_ops {
      */
     int (*each)(struct store_reader *r, const char *what, const char *sql, const struct sql_value *values,
                 size_t nvalues, sql_row_cb *row_cb, void *arg, size_t *n, struct error *err);
-
-    /* As in store.h. NULL: there is one node, and the queue is in its memory. */
-    int (*each_node)(struct store_reader *r, store_node_cb *row_cb, void *arg, struct error *err);
-    int (*each_cancel)(struct store_reader *r, const char *node, int limit, store_cancel_cb *row_cb,
-                       void *arg, struct error *err);
-    int (*waits)(struct store_reader *r, const struct store_lease *l, const struct store_wants *wants,
-                 bool *out, struct error *err);
-    int (*is_ahead)(struct store_reader *r, bool *out, struct error *err);
 
     /* Of a reader that does nothing else, the keeper: at once durable, and not between begin() and end(). */
     int (*renew)(struct store_reader *r, const struct store_lease *l, int64_t lease_ms,

@@ -79,8 +79,9 @@ put_blob(struct store_backend *b, const char *hash, const void *bytes, size_t si
 /* --- tasks --- */
 
 int
-change_add_task(struct store_backend *b, const struct task_row *row, struct error *err)
+change_add_task(struct store_backend *b, void *what, struct error *err)
 {
+    const struct task_row *row = what;
     char hash[HASH_TEXT_SIZE];
 
     hash_text(row->reference, row->reference_size, hash);
@@ -108,46 +109,46 @@ change_add_task(struct store_backend *b, const struct task_row *row, struct erro
 #define NAMES "look at the names of a task"
 
 int
-change_name_task(struct store_backend *b, const char *client, const char *name, const char *id,
-                 int64_t now_ms, struct error *err)
+change_name_task(struct store_backend *b, void *what, struct error *err)
 {
+    const struct store_naming *n = what;
     char other[HASH_TEXT_SIZE] = "";
     int64_t named = 0;
-    int rc =
-        change(b, "name a task",
-               "INSERT INTO task_alias AS t (task_id, client, name, created_ms) VALUES ($1, $2, $3, $4)"
-               " ON CONFLICT (client, name) DO UPDATE SET name = t.name WHERE t.task_id = excluded.task_id",
-               SQL_VALUES(sql_text(id), sql_text(client), sql_text(name), sql_int(now_ms)), &named, err);
+    int rc = change(
+        b, "name a task",
+        "INSERT INTO task_alias AS t (task_id, client, name, created_ms) VALUES ($1, $2, $3, $4)"
+        " ON CONFLICT (client, name) DO UPDATE SET name = t.name WHERE t.task_id = excluded.task_id",
+        SQL_VALUES(sql_text(n->id), sql_text(n->client), sql_text(n->name), sql_int(n->now_ms)), &named, err);
 
     if (rc < 0 || named > 0)
         return rc;
     rc = ask(b, NAMES, "SELECT task_id FROM task_alias WHERE client = $1 AND name = $2",
-             SQL_VALUES(sql_text(client), sql_text(name)), other, sizeof(other), err);
-    return rc < 0 ? rc : error_set(err, ERR_CONFLICT, "\"%.100s\" is the name of %s", name, other);
+             SQL_VALUES(sql_text(n->client), sql_text(n->name)), other, sizeof(other), err);
+    return rc < 0 ? rc : error_set(err, ERR_CONFLICT, "\"%.100s\" is the name of %s", n->name, other);
 }
 
 /* 0 where there is such a task, which is locked then, and the client has a name for it. */
 static int
-check_own(struct store_backend *b, const char *id, const char *client, struct error *err)
+check_own(struct store_backend *b, const struct store_naming *n, struct error *err)
 {
-    int rc = ask(b, NAMES, b->ops->dialect->lock_task, SQL_VALUES(sql_text(id)), NULL, 0, err);
+    int rc = ask(b, NAMES, b->ops->dialect->lock_task, SQL_VALUES(sql_text(n->id)), NULL, 0, err);
 
     if (rc == 0)
-        return error_set(err, ERR_NOTFOUND, "no task %s", id);
-    if (rc == 1 && client)
+        return error_set(err, ERR_NOTFOUND, "no task %s", n->id);
+    if (rc == 1 && n->client)
         rc = ask(b, NAMES, "SELECT 1 FROM task_alias WHERE task_id = $1 AND client = $2",
-                 SQL_VALUES(sql_text(id), sql_text(client)), NULL, 0, err);
+                 SQL_VALUES(sql_text(n->id), sql_text(n->client)), NULL, 0, err);
     if (rc == 0)
-        return error_set(err, ERR_INPUT, "%.80s has no name for the task: others registered it", client);
+        return error_set(err, ERR_INPUT, "%.80s has no name for the task: others registered it", n->client);
     return rc < 0 ? rc : 0;
 }
 
 static int
-forget(struct store_backend *b, const char *id, const char *client, struct error *err)
+forget(struct store_backend *b, const struct store_naming *n, struct error *err)
 {
     return change(b, "forget a name",
                   "DELETE FROM task_alias WHERE task_id = $1 AND (CAST($2 AS text) IS NULL OR client = $2)",
-                  SQL_VALUES(sql_text(id), sql_text(client)), NULL, err);
+                  SQL_VALUES(sql_text(n->id), sql_text(n->client)), NULL, err);
 }
 
 /* Replaces the shown name by this one (NULL: the oldest) once no client has the shown name for the task any more. */
@@ -162,44 +163,45 @@ show(struct store_backend *b, const char *id, const char *name, struct error *er
 }
 
 int
-change_rename_task(struct store_backend *b, const char *client, const char *name, const char *id,
-                   int64_t now_ms, struct error *err)
+change_rename_task(struct store_backend *b, void *what, struct error *err)
 {
+    struct store_naming n = *(const struct store_naming *)what;
     char holder[1024] = ""; /* 200 characters at most */
-    int rc = check_own(b, id, client, err);
+    int rc = check_own(b, &n, err);
 
-    if (rc == 0 && !client)
+    if (rc == 0 && !n.client)
         rc = ask(b, NAMES,
                  "SELECT client FROM task_alias a JOIN task ON task.id = task_id WHERE task_id = $1"
                  " ORDER BY a.name = task.name DESC, a.created_ms LIMIT 1",
-                 SQL_VALUES(sql_text(id)), holder, sizeof(holder), err);
+                 SQL_VALUES(sql_text(n.id)), holder, sizeof(holder), err);
     if (rc < 0)
         return rc;
-    if (!client)
-        client = holder;
-    rc = forget(b, id, client, err);
+    if (!n.client)
+        n.client = holder;
+    rc = forget(b, &n, err);
     if (rc == 0)
-        rc = show(b, id, name, err);
-    return rc == 0 ? change_name_task(b, client, name, id, now_ms, err) : rc;
+        rc = show(b, n.id, n.name, err);
+    return rc == 0 ? change_name_task(b, &n, err) : rc;
 }
 
 int
-change_remove_task(struct store_backend *b, const char *client, const char *id, struct error *err)
+change_remove_task(struct store_backend *b, void *what, struct error *err)
 {
-    int rc = check_own(b, id, client, err);
+    const struct store_naming *n = what;
+    int rc = check_own(b, n, err);
 
     if (rc == 0)
-        rc = forget(b, id, client, err);
+        rc = forget(b, n, err);
     if (rc == 0)
-        rc = ask(b, NAMES, "SELECT 1 FROM task_alias WHERE task_id = $1 LIMIT 1", SQL_VALUES(sql_text(id)),
+        rc = ask(b, NAMES, "SELECT 1 FROM task_alias WHERE task_id = $1 LIMIT 1", SQL_VALUES(sql_text(n->id)),
                  NULL, 0, err);
     if (rc == 1)
-        return show(b, id, NULL, err);
+        return show(b, n->id, NULL, err);
     if (rc == 0)
-        rc = ask(b, NAMES, b->ops->dialect->task_in_use, SQL_VALUES(sql_text(id)), NULL, 0, err);
+        rc = ask(b, NAMES, b->ops->dialect->task_in_use, SQL_VALUES(sql_text(n->id)), NULL, 0, err);
     if (rc == 1)
         return error_set(err, ERR_CONFLICT, "submissions of the task are not finished");
-    return rc == 0 ? b->ops->drop_task(b, id, err) : rc;
+    return rc == 0 ? b->ops->drop_task(b, n->id, err) : rc;
 }
 
 /* --- new submissions --- */
@@ -290,8 +292,9 @@ add_submission(struct store_backend *b, const struct submission_row *row, const 
 }
 
 int
-change_add_submissions(struct store_backend *b, const struct store_intake *w, struct error *err)
+change_add_submissions(struct store_backend *b, void *what, struct error *err)
 {
+    const struct store_intake *w = what;
     const char *client = w->n > 0 ? w->rows[0].client : NULL; /* a group's submissions are all of one */
     const char *together = w->group && w->group->keeps_together ? w->group->id : NULL;
     int rc = w->key ? add_key(b, w->key, err) : 0; /* first: what it finds must not be of this write */
@@ -392,16 +395,17 @@ end(struct store_backend *b, const struct submission_row *row, const char *log_h
 }
 
 int
-change_finish(struct store_backend *b, const struct submission_row *row, const char *log, size_t log_size,
-              struct error *err)
+change_finish(struct store_backend *b, void *what, struct error *err)
 {
+    const struct submission_row *row = &((const struct store_ending *)what)->row;
+    const struct store_source *log = &((const struct store_ending *)what)->log;
     struct ended e = { .is_there = false };
     char log_hash[HASH_TEXT_SIZE] = "";
     int rc = 0;
 
-    if (log_size > 0) {
-        hash_text(log, log_size, log_hash);
-        rc = put_blob(b, log_hash, log, log_size, err);
+    if (log->size > 0) {
+        hash_text(log->text, log->size, log_hash);
+        rc = put_blob(b, log_hash, log->text, log->size, err);
     }
     if (rc == 0)
         rc = end(b, row, log_hash, &e, err);
@@ -413,8 +417,10 @@ change_finish(struct store_backend *b, const struct submission_row *row, const c
 /* --- the machine --- */
 
 int
-change_add_calibration(struct store_backend *b, const struct calibration_row *row, struct error *err)
+change_add_calibration(struct store_backend *b, void *what, struct error *err)
 {
+    const struct calibration_row *row = what;
+
     return change(
         b, "add a calibration",
         "INSERT INTO calibration (id, created_ms, gpu, document) VALUES ($1, $2, $3, $4)",
@@ -423,8 +429,10 @@ change_add_calibration(struct store_backend *b, const struct calibration_row *ro
 }
 
 int
-change_put_canary(struct store_backend *b, const struct canary_row *w, struct error *err)
+change_put_canary(struct store_backend *b, void *what, struct error *err)
 {
+    const struct canary_row *w = what;
+
     if (!w->document)
         return change(b, "forget a canary", "DELETE FROM canary WHERE gpu = $1 AND driver = $2 AND kind = $3",
                       SQL_VALUES(sql_text(w->gpu), sql_text(w->driver), sql_text(w->kind)), NULL, err);

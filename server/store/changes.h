@@ -4,21 +4,15 @@
 
 #include "server/store/backend.h"
 
-/* As in store.h. */
-int change_add_task(struct store_backend *b, const struct task_row *row, struct error *err);
-int change_name_task(struct store_backend *b, const char *client, const char *name, const char *id,
-                     int64_t now_ms, struct error *err);
-int change_rename_task(struct store_backend *b, const char *client, const char *name, const char *id,
-                       int64_t now_ms, struct error *err);
-int change_remove_task(struct store_backend *b, const char *client, const char *id, struct error *err);
-int change_add_submissions(struct store_backend *b, const struct store_intake *w, struct error *err);
-int change_release(struct store_backend *b, struct store_order *o, struct error *err);
-int change_set_attempts(struct store_backend *b, struct store_order *o, struct error *err);
-int change_finish(struct store_backend *b, const struct submission_row *row, const char *log, size_t log_size,
-                  struct error *err);
+/* As in store.h, each of what the comment says. */
+change_fn change_add_task;                                          /* struct task_row */
+change_fn change_name_task, change_rename_task, change_remove_task; /* struct store_naming */
+change_fn change_add_submissions;                                   /* struct store_intake */
+change_fn change_finish;                                            /* struct store_ending */
+change_fn change_add_calibration;                                   /* struct calibration_row */
+change_fn change_put_canary;                                        /* struct canary_row */
+order_fn change_release, change_set_attempts;
 /* Why a change of a submission met no row: ERR_CONFLICT, ERR_NOTFOUND, or as a write. */
 int change_explain_miss(struct store_backend *b, const char *id, struct error *err);
-int change_add_calibration(struct store_backend *b, const struct calibration_row *row, struct error *err);
-int change_put_canary(struct store_backend *b, const struct canary_row *w, struct error *err);
 
 #endif

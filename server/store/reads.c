@@ -605,21 +605,52 @@ reader_count(struct store_reader *r, struct store_counts *out, struct error *err
 
 /* --- among nodes --- */
 
+static bool
+give_node(void *arg, struct sql_row *row)
+{
+    const struct call *call = arg;
+    const struct node_row view = { .name = row_word(row, 0),
+                                   .epoch = row_int(row, 1),
+                                   .lease_left_ms = row_int(row, 2),
+                                   .is_draining = row_bool(row, 3),
+                                   .about = row_text(row, 4),
+                                   .claimed = row_int(row, 5) };
+
+    ((store_node_cb *)call->cb)(call->arg, &view);
+    return true;
+}
+
 int
 reader_each_node(struct store_reader *r, store_node_cb *row_cb, void *arg, struct error *err)
 {
-    return r->ops->each_node ? r->ops->each_node(r, row_cb, arg, err) : 0;
+    if (!dialect_of(r)->has_nodes)
+        return 0;
+    return r->ops->each(r, "read the nodes", dialect_of(r)->each_node, SQL_NO_VALUES, give_node,
+                        CALL(row_cb, arg), NULL, err);
+}
+
+static bool
+give_cancel(void *arg, struct sql_row *row)
+{
+    const struct call *call = arg;
+
+    ((store_cancel_cb *)call->cb)(call->arg, row_word(row, 0), (int)row_int(row, 1));
+    return true;
 }
 
 int
 reader_each_cancel(struct store_reader *r, const char *node, int limit, store_cancel_cb *row_cb, void *arg,
                    struct error *err)
 {
-    return r->ops->each_cancel ? r->ops->each_cancel(r, node, limit, row_cb, arg, err) : 0;
+    if (!dialect_of(r)->has_nodes)
+        return 0;
+    return r->ops->each(r, "look for what is to be cancelled", dialect_of(r)->each_cancel,
+                        SQL_VALUES(sql_text(node), sql_int(limit)), give_cancel, CALL(row_cb, arg), NULL,
+                        err);
 }
 
 static bool
-found_cb(void *arg, const struct submission_row *row)
+note_row(void *arg, struct sql_row *row)
 {
     (void)row;
     *(bool *)arg = true;
@@ -630,17 +661,22 @@ int
 reader_waits(struct store_reader *r, const struct store_lease *l, const struct store_wants *wants, bool *out,
              struct error *err)
 {
-    static const struct store_wants all;
-    const struct submission_filter queued = { .state = SUBMISSION_QUEUED, .limit = 1 };
+    const bool is_compiler = wants && wants->is_compiler;
+    const struct sql_value values[] = { sql_text(l->node), sql_int(l->epoch),
+                                        sql_text(wants ? wants->gpu : "") };
 
     *out = false;
-    return r->ops->waits ? r->ops->waits(r, l, wants ? wants : &all, out, err)
-                         : reader_list_submissions(r, &queued, found_cb, out, err);
+    return r->ops->each(r, "look for what waits",
+                        is_compiler ? dialect_of(r)->waits_new : dialect_of(r)->waits, values,
+                        is_compiler ? 1 : 3, note_row, out, NULL, err);
 }
 
 int
 reader_is_ahead(struct store_reader *r, bool *out, struct error *err)
 {
     *out = false;
-    return r->ops->is_ahead ? r->ops->is_ahead(r, out, err) : 0;
+    if (!dialect_of(r)->has_nodes)
+        return 0;
+    return look_up(r, "look for what was handed on", "", dialect_of(r)->is_ahead,
+                   SQL_VALUES(sql_int(STORE_AHEAD_MOST), sql_int(STORE_AHEAD_BYTES)), take_bool, out, err);
 }

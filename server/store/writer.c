@@ -96,7 +96,7 @@ apply_one(struct writer *w, struct write *write)
     int rc = b->ops->save(b, &write->error);
 
     if (rc == 0)
-        rc = write->apply(write, b, &write->error);
+        rc = write->change(b, write->what, &write->error);
     if (rc == 0)
         rc = b->ops->keep(b, &write->error);
     else if (b->ops->is_open(b))

@@ -12,15 +12,14 @@
 #include <uv.h>
 
 #include "common/error.h"
-#include "server/store/store.h"
+#include "server/store/backend.h"
 
-struct store_backend;
-
-/* One queued write: the first member of the struct that holds its data. */
+/* One queued write. */
 struct write {
     struct write *next;
-    /* Do it, inside a savepoint, on the writer's thread; may run twice (after a rolled back transaction). */
-    int (*apply)(struct write *w, struct store_backend *b, struct error *err);
+    change_fn *
+        change; /* made inside a savepoint, on the writer's thread; perhaps twice (after a rolled back transaction) */
+    void *what;                    /* to change: memory of the write */
     void (*free)(struct write *w); /* loop thread */
     struct piece *pieces;          /* further memory that it owns (writes.c) */
     bool is_short;                 /* there was no memory for a piece */

@@ -12,7 +12,7 @@
 #include "server/store/sweep.h"
 #include "server/store/writer.h"
 
-/* Each write of store.h: a copy of what it was given, queued, and the back end's operation that the writer's thread runs. */
+/* Each write of store.h: a copy of what it was given, queued, and the change that the writer's thread makes of it. */
 
 struct piece {
     struct piece *next;
@@ -29,15 +29,15 @@ free_write(struct write *w)
     free(w);
 }
 
-/* size: of the struct that begins with the write. NULL: no memory. */
-static void *
-write_new(size_t size, int (*apply)(struct write *, struct store_backend *, struct error *),
-          store_done_cb *cb, void *arg)
+/* size: of what is to be changed. NULL: no memory. */
+static struct write *
+write_new(change_fn *change, size_t size, store_done_cb *cb, void *arg)
 {
-    struct write *w = calloc(1, size);
+    struct write *w = calloc(1, sizeof(*w) + size);
 
     if (w) {
-        w->apply = apply;
+        w->change = change;
+        w->what = w + 1;
         w->free = free_write;
         w->rows = 1;
         w->cb = cb;
@@ -62,10 +62,10 @@ room(struct write *w, size_t size)
 }
 
 /* A copy of bytes, with a 0 behind it; NULL stays NULL. */
-static char *
+static void *
 kept_bytes(struct write *w, const void *bytes, size_t size)
 {
-    char *copy = bytes ? room(w, size + 1) : NULL;
+    void *copy = bytes ? room(w, size + 1) : NULL;
 
     return copy && size > 0 ? memcpy(copy, bytes, size) : copy;
 }
@@ -97,29 +97,11 @@ put(struct store *s, struct write *w, struct error *err)
 
 enum { PROBE_EVERY_NS = 1000000000 };
 
-struct probe_write {
-    struct write write;
-    struct store *store;
-    bool is_failing; /* then the database is written, too: room is not all that it may have lacked */
-};
-
-static int
-apply_probe(struct write *write, struct store_backend *b, struct error *err)
-{
-    return b->ops->probe(b, ((struct probe_write *)write)->is_failing, err);
-}
-
-static void
-free_probe(struct write *write)
-{
-    ((struct probe_write *)write)->store->is_probing = false;
-    free(write);
-}
-
 static void
 probe_done(void *arg, int rc, const struct error *err)
 {
-    (void)arg, (void)rc, (void)err; /* the writer keeps what it found */
+    (void)rc, (void)err; /* the writer keeps what it found */
+    ((struct store *)arg)->is_probing = false;
 }
 
 bool
@@ -131,142 +113,77 @@ store_is_writable(struct store *s)
 
     if (s->is_probing || (s->probed_ns != 0 && now_ns - s->probed_ns < PROBE_EVERY_NS))
         return !is_failing;
-    struct probe_write *w = write_new(sizeof(*w), apply_probe, probe_done, NULL);
+    struct write *w = write_new(s->backend->ops->probe, sizeof(bool), probe_done, s);
     if (!w)
         return !is_failing;
     s->probed_ns = now_ns;
-    s->is_probing = true;
-    w->write.free = free_probe;
-    w->write.rows = 0;
-    w->store = s;
-    w->is_failing = is_failing;
-    writer_put(s->writer, &w->write,
-               &unused); /* refused: the queue is long, and then writes say how the disk is */
+    w->rows = 0;
+    *(bool *)w->what = is_failing; /* then the database is written, too: it may have lacked more than room */
+    /* Refused: the queue is long, and then writes say how the disk is. */
+    s->is_probing = writer_put(s->writer, w, &unused) == 0;
     return !is_failing;
 }
 
 /* --- tasks --- */
 
-struct task_write {
-    struct write write;
-    struct task_row row;
-};
-
-static int
-apply_task(struct write *write, struct store_backend *b, struct error *err)
-{
-    return change_add_task(b, &((struct task_write *)write)->row, err);
-}
-
 int
 store_add_task(struct store *s, const struct task_row *row, store_done_cb *cb, void *arg, struct error *err)
 {
-    struct task_write *w = write_new(sizeof(*w), apply_task, cb, arg);
+    struct write *w = write_new(change_add_task, sizeof(*row), cb, arg);
 
     if (w) {
-        w->write.is_new_work = true;
-        w->write.weight = row->reference_size;
-        w->row = *row;
-        w->row.name = kept(&w->write, row->name);
-        w->row.entry_point = kept(&w->write, row->entry_point);
-        w->row.reference = kept_bytes(&w->write, row->reference, row->reference_size);
-        w->row.spec = kept(&w->write, row->spec);
-        w->row.metadata = kept(&w->write, row->metadata);
+        struct task_row *own = w->what;
+        *own = *row;
+        own->name = kept(w, row->name);
+        own->entry_point = kept(w, row->entry_point);
+        own->reference = kept_bytes(w, row->reference, row->reference_size);
+        own->spec = kept(w, row->spec);
+        own->metadata = kept(w, row->metadata);
+        w->is_new_work = true;
+        w->weight = row->reference_size;
     }
-    return put(s, (struct write *)w, err);
-}
-
-/* --- names of tasks --- */
-
-struct name_write {
-    struct write write;
-    const char *client, *name; /* NULL: all clients; none */
-    char id[HASH_TEXT_SIZE];
-    int64_t now_ms;
-};
-
-static int
-apply_name(struct write *write, struct store_backend *b, struct error *err)
-{
-    const struct name_write *w = (const struct name_write *)write;
-    return change_name_task(b, w->client, w->name, w->id, w->now_ms, err);
-}
-
-static int
-apply_rename(struct write *write, struct store_backend *b, struct error *err)
-{
-    const struct name_write *w = (const struct name_write *)write;
-    return change_rename_task(b, w->client, w->name, w->id, w->now_ms, err);
-}
-
-static int
-apply_remove(struct write *write, struct store_backend *b, struct error *err)
-{
-    const struct name_write *w = (const struct name_write *)write;
-    return change_remove_task(b, w->client, w->id, err);
+    return put(s, w, err);
 }
 
 static int
 put_name(struct store *s, const char *client, const char *name, const char *id, int64_t now_ms,
-         int (*apply)(struct write *, struct store_backend *, struct error *), store_done_cb *cb, void *arg,
-         struct error *err)
+         change_fn *change, store_done_cb *cb, void *arg, struct error *err)
 {
-    struct name_write *w = write_new(sizeof(*w), apply, cb, arg);
+    struct write *w = write_new(change, sizeof(struct store_naming), cb, arg);
 
     if (w) {
-        w->write.is_new_work = true;
-        strncpy(w->id, id, sizeof(w->id) - 1); /* a longer id is not a task's */
-        w->now_ms = now_ms;
-        w->client = kept(&w->write, client);
-        w->name = kept(&w->write, name);
+        struct store_naming *n = w->what;
+        strncpy(n->id, id, sizeof(n->id) - 1); /* a longer id is not a task's */
+        n->now_ms = now_ms;
+        n->client = kept(w, client);
+        n->name = kept(w, name);
+        w->is_new_work = true;
     }
-    return put(s, (struct write *)w, err);
+    return put(s, w, err);
 }
 
 int
 store_name_task(struct store *s, const char *client, const char *name, const char *id, int64_t now_ms,
                 store_done_cb *cb, void *arg, struct error *err)
 {
-    return put_name(s, client ? client : "", name, id, now_ms, apply_name, cb, arg, err);
+    return put_name(s, client ? client : "", name, id, now_ms, change_name_task, cb, arg, err);
 }
 
 int
 store_rename_task(struct store *s, const char *client, const char *name, const char *id, int64_t now_ms,
                   store_done_cb *cb, void *arg, struct error *err)
 {
-    return put_name(s, client, name, id, now_ms, apply_rename, cb, arg, err);
+    return put_name(s, client, name, id, now_ms, change_rename_task, cb, arg, err);
 }
 
 int
 store_remove_task(struct store *s, const char *client, const char *id, store_done_cb *cb, void *arg,
                   struct error *err)
 {
-    return put_name(s, client, NULL, id, 0, apply_remove, cb, arg, err);
+    return put_name(s, client, NULL, id, 0, change_remove_task, cb, arg, err);
 }
 
 /* --- new submissions --- */
-
-struct submissions_write {
-    struct write write;
-    bool has_group, has_key;
-    struct group_row group;
-    struct key_row key;
-    size_t n;
-    struct submission_row *rows;
-    struct store_source *sources;
-};
-
-static int
-apply_submissions(struct write *write, struct store_backend *b, struct error *err)
-{
-    const struct submissions_write *w = (const struct submissions_write *)write;
-    const struct store_intake intake = { .group = w->has_group ? &w->group : NULL,
-                                         .key = w->has_key ? &w->key : NULL,
-                                         .rows = w->rows,
-                                         .sources = w->sources,
-                                         .n = w->n };
-    return change_add_submissions(b, &intake, err);
-}
 
 static void
 keep_row(struct write *w, const struct submission_row *row, struct submission_row *out)
@@ -280,43 +197,47 @@ keep_row(struct write *w, const struct submission_row *row, struct submission_ro
     w->weight += submission_row_weight(row);
 }
 
+static struct group_row *
+keep_group(struct write *w, const struct group_row *group)
+{
+    struct group_row *own = kept_bytes(w, group, sizeof(*group));
+
+    if (own)
+        own->request = kept(w, group->request);
+    return own;
+}
+
 int
 store_add_submissions(struct store *s, const struct group_row *group, const struct key_row *key,
                       const struct submission_row *rows, const struct store_source *sources, size_t n,
                       store_done_cb *cb, void *arg, struct error *err)
 {
-    struct submissions_write *w = write_new(sizeof(*w), apply_submissions, cb, arg);
+    struct write *w = write_new(change_add_submissions, sizeof(struct store_intake), cb, arg);
 
     if (!w)
         return put(s, NULL, err);
-    w->write.is_new_work = true;
-    w->write.rows = (int)n + !!group + !!key;
-    if (group) {
-        w->has_group = true;
-        w->group = *group;
-        w->group.request = kept(&w->write, group->request);
+    struct submission_row *own_rows = room(w, n * sizeof(*rows));
+    struct store_source *own_sources = room(w, n * sizeof(*sources));
+    w->is_new_work = true;
+    w->rows = (int)n + !!group + !!key;
+    for (size_t i = 0; i < n && !w->is_short; i++) {
+        keep_row(w, &rows[i], &own_rows[i]);
+        own_sources[i] = kept_source(w, sources[i].text, sources[i].size);
+        own_sources[i].answer = kept_bytes(w, sources[i].answer, sources[i].answer_size);
+        own_sources[i].answer_size = sources[i].answer_size;
+        w->weight += sources[i].size + sources[i].answer_size;
     }
-    if (key) {
-        w->has_key = true;
-        w->key = *key;
-    }
-    w->rows = room(&w->write, n * sizeof(*w->rows));
-    w->sources = room(&w->write, n * sizeof(*w->sources));
-    for (size_t i = 0; i < n && !w->write.is_short; i++) {
-        keep_row(&w->write, &rows[i], &w->rows[i]);
-        w->sources[i] = kept_source(&w->write, sources[i].text, sources[i].size);
-        w->sources[i].answer = kept_bytes(&w->write, sources[i].answer, sources[i].answer_size);
-        w->sources[i].answer_size = sources[i].answer_size;
-        w->write.weight += sources[i].size + sources[i].answer_size;
-    }
-    w->n = n;
-    return put(s, &w->write, err);
+    *(struct store_intake *)w->what = (struct store_intake){ .group = keep_group(w, group),
+                                                             .key = kept_bytes(w, key, sizeof(*key)),
+                                                             .rows = own_rows,
+                                                             .sources = own_sources,
+                                                             .n = n };
+    return put(s, w, err);
 }
 
 /* --- ownership, and the end --- */
 
-struct own_write {
-    struct write write;
+struct ownership {
     order_fn *order;
     struct store_order o;
     char *holder_out;
@@ -331,7 +252,7 @@ struct own_write {
 static void
 own_done_cb(void *arg, int code, const struct error *err)
 {
-    struct own_write *w = arg;
+    struct ownership *w = arg;
 
     if (code == 0 && w->lease_out)
         *w->lease_out = w->o.got_lease;
@@ -345,29 +266,27 @@ own_done_cb(void *arg, int code, const struct error *err)
 }
 
 static int
-apply_order(struct write *write, struct store_backend *b, struct error *err)
+run_order(struct store_backend *b, void *what, struct error *err)
 {
-    struct own_write *w = (struct own_write *)write;
+    struct ownership *w = what;
     return w->order(b, &w->o, err);
 }
 
 /* Queue the write described by the template. */
 static int
-put_own(struct store *s, const struct own_write *template, store_done_cb *cb, void *arg, struct error *err)
+put_own(struct store *s, const struct ownership *template, store_done_cb *cb, void *arg, struct error *err)
 {
     if (!template->order)
         return error_set(err, ERR_UNAVAILABLE, "no other daemon has this store");
-    struct own_write *w = write_new(sizeof(*w), apply_order, cb ? own_done_cb : NULL, NULL);
+    struct write *w = write_new(run_order, sizeof(*template), cb ? own_done_cb : NULL, NULL);
     if (w) {
-        const struct write write = w->write;
-        *w = *template;
-        w->write = write;
-        w->write.arg = w;
-        w->cb = cb;
-        w->arg = arg;
-        w->o.wants.limits = kept(&w->write, template->o.wants.limits);
+        struct ownership *own = w->arg = w->what;
+        *own = *template;
+        own->cb = cb;
+        own->arg = arg;
+        own->o.wants.limits = kept(w, template->o.wants.limits);
     }
-    return put(s, (struct write *)w, err);
+    return put(s, w, err);
 }
 
 static const struct ownership_ops *
@@ -379,7 +298,7 @@ owns(const struct store *s)
 int
 store_cancel(struct store *s, const char *id, int why, store_done_cb *cb, void *arg, struct error *err)
 {
-    struct own_write w = { .order = owns(s)->cancel, .o.why = why };
+    struct ownership w = { .order = owns(s)->cancel, .o.why = why };
 
     snprintf(w.o.claim.id, sizeof(w.o.claim.id), "%s", id);
     return put_own(s, &w, cb, arg, err);
@@ -389,7 +308,7 @@ int
 store_join(struct store *s, const char *node, int64_t lease_ms, struct store_lease *out, store_done_cb *cb,
            void *arg, struct error *err)
 {
-    struct own_write w = { .order = owns(s)->join, .o.lease_ms = lease_ms, .lease_out = out };
+    struct ownership w = { .order = owns(s)->join, .o.lease_ms = lease_ms, .lease_out = out };
 
     if (!*node || strlen(node) >= sizeof(w.o.lease.node))
         return error_set(err, ERR_INPUT, "the name of a node has 1 to %d bytes", STORE_NODE_SIZE - 1);
@@ -459,7 +378,7 @@ store_renew(struct store *s, const struct store_lease *l, int64_t lease_ms,
 int
 store_reap(struct store *s, store_done_cb *cb, void *arg, struct error *err)
 {
-    const struct own_write w = { .order = owns(s)->reap, .holder_out = s->holder };
+    const struct ownership w = { .order = owns(s)->reap, .holder_out = s->holder };
     return put_own(s, &w, cb, arg, err);
 }
 
@@ -467,7 +386,7 @@ int
 store_claim(struct store *s, const struct store_lease *l, const struct store_wants *wants, const char *id,
             struct store_claim *out, store_done_cb *cb, void *arg, struct error *err)
 {
-    struct own_write w = { .order = owns(s)->claim, .o.lease = *l, .claims_out = out };
+    struct ownership w = { .order = owns(s)->claim, .o.lease = *l, .claims_out = out };
 
     if (wants)
         w.o.wants = *wants;
@@ -481,7 +400,7 @@ int
 store_claim_next(struct store *s, const struct store_lease *l, const struct store_wants *wants, size_t most,
                  struct store_claim *out, size_t *n, store_done_cb *cb, void *arg, struct error *err)
 {
-    struct own_write w = {
+    struct ownership w = {
         .order = owns(s)->claim_next, .o = { .lease = *l, .most = most }, .claims_out = out, .n_out = n
     };
 
@@ -493,7 +412,7 @@ store_claim_next(struct store *s, const struct store_lease *l, const struct stor
 int
 store_release(struct store *s, const struct store_claim *c, store_done_cb *cb, void *arg, struct error *err)
 {
-    const struct own_write w = { .order = change_release, .o.claim = *c };
+    const struct ownership w = { .order = change_release, .o.claim = *c };
     return put_own(s, &w, cb, arg, err);
 }
 
@@ -501,25 +420,8 @@ int
 store_set_attempts(struct store *s, const struct store_claim *c, store_done_cb *cb, void *arg,
                    struct error *err)
 {
-    const struct own_write w = { .order = change_set_attempts, .o.claim = *c };
+    const struct ownership w = { .order = change_set_attempts, .o.claim = *c };
     return put_own(s, &w, cb, arg, err);
-}
-
-struct hand_on_write {
-    struct write write;
-    struct store_claim claim;
-    bool has_carried;
-    char *about;
-    struct store_source bytes;
-};
-
-static int
-apply_hand_on(struct write *write, struct store_backend *b, struct error *err)
-{
-    const struct hand_on_write *w = (const struct hand_on_write *)write;
-    const struct store_carried carried = { w->about, w->bytes.text, w->bytes.size };
-
-    return b->ops->hand_on(b, &w->claim, w->has_carried ? &carried : NULL, err);
 }
 
 int
@@ -528,115 +430,82 @@ store_hand_on(struct store *s, const struct store_claim *c, const struct store_c
 {
     if (!s->backend->ops->hand_on)
         return error_set(err, ERR_UNAVAILABLE, "no other daemon can have %s", c->id);
-    struct hand_on_write *w = write_new(sizeof(*w), apply_hand_on, cb, arg);
+    struct write *w = write_new(s->backend->ops->hand_on, sizeof(struct store_handing_on), cb, arg);
 
-    if (w)
-        w->claim = *c;
-    if (w && carried) {
-        w->has_carried = true;
-        w->write.weight = carried->size;
-        w->about = kept(&w->write, carried->about);
-        w->bytes = kept_source(&w->write, carried->bytes, carried->size);
+    if (w) {
+        struct store_handing_on *h = w->what;
+        h->claim = *c;
+        if (carried) {
+            h->carried = *carried;
+            h->carried.about = kept(w, carried->about);
+            h->carried.bytes = kept_bytes(w, carried->bytes, carried->size);
+            w->weight = carried->size;
+        }
     }
-    return put(s, (struct write *)w, err);
-}
-
-struct finish_write {
-    struct write write;
-    struct submission_row row;
-    struct store_source log;
-};
-
-static int
-apply_finish(struct write *write, struct store_backend *b, struct error *err)
-{
-    const struct finish_write *w = (const struct finish_write *)write;
-    return change_finish(b, &w->row, w->log.text, w->log.size, err);
+    return put(s, w, err);
 }
 
 int
 store_finish(struct store *s, const struct submission_row *row, const char *log, size_t log_size,
              store_done_cb *cb, void *arg, struct error *err)
 {
-    struct finish_write *w = write_new(sizeof(*w), apply_finish, cb, arg);
+    struct write *w = write_new(change_finish, sizeof(struct store_ending), cb, arg);
 
     if (w) {
-        w->write.weight = log_size;
-        keep_row(&w->write, row, &w->row);
-        w->log = kept_source(&w->write, log, log ? log_size : 0);
+        struct store_ending *e = w->what;
+        w->weight = log_size;
+        keep_row(w, row, &e->row);
+        e->log = kept_source(w, log, log ? log_size : 0);
     }
-    return put(s, (struct write *)w, err);
+    return put(s, w, err);
 }
 
-/* --- calibrations --- */
-
-struct calibration_write {
-    struct write write;
-    struct calibration_row row;
-};
-
-static int
-apply_calibration(struct write *write, struct store_backend *b, struct error *err)
-{
-    return change_add_calibration(b, &((struct calibration_write *)write)->row, err);
-}
+/* --- the machine --- */
 
 int
 store_add_calibration(struct store *s, const struct calibration_row *row, store_done_cb *cb, void *arg,
                       struct error *err)
 {
-    struct calibration_write *w = write_new(sizeof(*w), apply_calibration, cb, arg);
+    struct write *w = write_new(change_add_calibration, sizeof(*row), cb, arg);
 
     if (w) {
-        w->write.weight = strlen(row->document);
-        w->row = *row;
-        w->row.gpu = kept(&w->write, row->gpu);
-        w->row.document = kept(&w->write, row->document);
+        struct calibration_row *own = w->what;
+        *own = *row;
+        own->gpu = kept(w, row->gpu);
+        own->document = kept(w, row->document);
+        w->weight = strlen(row->document);
     }
-    return put(s, (struct write *)w, err);
-}
-
-/* --- canaries --- */
-
-struct canary_write {
-    struct write write;
-    struct canary_row row;
-};
-
-static int
-apply_canary(struct write *write, struct store_backend *b, struct error *err)
-{
-    return change_put_canary(b, &((struct canary_write *)write)->row, err);
+    return put(s, w, err);
 }
 
 int
 store_put_canary(struct store *s, const struct canary_row *row, store_done_cb *cb, void *arg,
                  struct error *err)
 {
-    struct canary_write *w = write_new(sizeof(*w), apply_canary, cb, arg);
+    struct write *w = write_new(change_put_canary, sizeof(*row), cb, arg);
 
     if (w) {
-        w->write.weight = row->document ? strlen(row->document) : 0;
-        w->row = *row;
-        w->row.gpu = kept(&w->write, row->gpu);
-        w->row.driver = kept(&w->write, row->driver);
-        w->row.kind = kept(&w->write, row->kind);
-        w->row.document = kept(&w->write, row->document);
+        struct canary_row *own = w->what;
+        *own = *row;
+        own->gpu = kept(w, row->gpu);
+        own->driver = kept(w, row->driver);
+        own->kind = kept(w, row->kind);
+        own->document = kept(w, row->document);
+        w->weight = row->document ? strlen(row->document) : 0;
     }
-    return put(s, (struct write *)w, err);
+    return put(s, w, err);
 }
 
 /* --- sweeping --- */
 
-struct sweep_write {
-    struct write write;
+struct sweeping {
     struct store_sweep *step, start; /* it begins there again when it is tried again */
 };
 
 static int
-apply_sweep(struct write *write, struct store_backend *b, struct error *err)
+sweep(struct store_backend *b, void *what, struct error *err)
 {
-    struct sweep_write *w = (struct sweep_write *)write;
+    struct sweeping *w = what;
 
     *w->step = w->start;
     return sweep_step(b, w->step, err);
@@ -645,12 +514,11 @@ apply_sweep(struct write *write, struct store_backend *b, struct error *err)
 int
 store_sweep_step(struct store *s, struct store_sweep *step, store_done_cb *cb, void *arg, struct error *err)
 {
-    struct sweep_write *w = write_new(sizeof(*w), apply_sweep, cb, arg);
+    struct write *w = write_new(sweep, sizeof(struct sweeping), cb, arg);
 
     if (w) {
-        w->write.is_new_work = true; /* it can wait: a full queue refuses it first */
-        w->step = step;
-        w->start = *step;
+        *(struct sweeping *)w->what = (struct sweeping){ step, *step };
+        w->is_new_work = true; /* it can wait: a full queue refuses it first */
     }
-    return put(s, (struct write *)w, err);
+    return put(s, w, err);
 }

@@ -345,7 +345,7 @@ check_named_again(struct rig *r, bool is_committed)
     struct store_backend *b = other->backend;
     struct submission_row old = add_ended(r, text, 1, PLAIN, NULL), again = row_of(text);
     const struct store_source source = { .text = text, .size = strlen(text) };
-    const struct store_intake intake = { .rows = &again, .sources = &source, .n = 1 };
+    struct store_intake intake = { .rows = &again, .sources = &source, .n = 1 };
     struct store_sweep step = { .before_ms = OLD, .most = INT64_MAX, .now_ms = NOW };
     struct outcome o = { 0 };
 
@@ -463,7 +463,9 @@ a_text_goes_with_a_task_and_a_submission_that_go_at_once(void **state)
             assert_int_equal(sweep_step(b, &step, &r->err), 0);
             assert_int_equal(store_remove_task(r->store, NULL, task.id, rig_done, &o, &r->err), 0);
         } else {
-            assert_int_equal(change_remove_task(b, NULL, task.id, &r->err), 0);
+            struct store_naming naming = { .client = NULL };
+            memcpy(naming.id, task.id, sizeof(naming.id));
+            assert_int_equal(change_remove_task(b, &naming, &r->err), 0);
             assert_int_equal(store_sweep_step(r->store, &step, rig_done, &o, &r->err), 0);
         }
         check_waits(r, &o);

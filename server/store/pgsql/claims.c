@@ -1,12 +1,9 @@
 #include "server/store/pgsql/claims.h"
 
-#include <stdio.h>
-
 #include "common/log.h"
 #include "server/store/changes.h"
 #include "server/store/pgsql/checks.h"
 #include "server/store/pgsql/reading.h"
-#include "server/store/reading.h"
 
 /*
  * Theory of operation. The database's clock decides about leases: now_ms() is the time at which a row is read, not that
@@ -187,30 +184,9 @@ pg_leave(struct pgsql *p)
                SQL_VALUES(sql_text(p->lease.node), sql_int(p->epoch)), NULL, &unused);
 }
 
-static bool
-give_node(void *arg, struct sql_row *row)
-{
-    const struct call *call = arg;
-    const struct node_row view = { .name = row_word(row, 0),
-                                   .epoch = row_int(row, 1),
-                                   .lease_left_ms = row_int(row, 2),
-                                   .is_draining = row_bool(row, 3),
-                                   .about = row_text(row, 4),
-                                   .claimed = row_int(row, 5) };
-
-    ((store_node_cb *)call->cb)(call->arg, &view);
-    return true;
-}
-
-int
-pg_each_node(struct store_reader *r, store_node_cb *row_cb, void *arg, struct error *err)
-{
-    return pg_read_each(r, "read the nodes",
-                        "SELECT name, epoch, lease_until_ms - now_ms(), draining, about,"
+const char pg_nodes[] = "SELECT name, epoch, lease_until_ms - now_ms(), draining, about,"
                         " (SELECT count(*) FROM job WHERE job.node = node.name AND job.state = 1)"
-                        " FROM node WHERE lease_until_ms > now_ms() - " NODE_KEPT_MS " ORDER BY name",
-                        SQL_NO_VALUES, give_node, CALL(row_cb, arg), NULL, err);
-}
+                        " FROM node WHERE lease_until_ms > now_ms() - " NODE_KEPT_MS " ORDER BY name";
 
 /* Logs when such a transaction is first seen and when it is over. */
 static int
@@ -348,23 +324,11 @@ claim_next(struct store_backend *b, struct store_order *o, struct error *err)
     return rc < 0 ? rc : error_set(err, ERR_NOTFOUND, "nothing waits");
 }
 
-int
-pg_waits(struct store_reader *r, const struct store_lease *l, const struct store_wants *wants, bool *out,
-         struct error *err)
-{
-    AUTO_RESULT PGresult *row = NULL;
-    const struct sql_value values[] = { sql_text(l->node), sql_int(l->epoch), sql_text(wants->gpu) };
-    static const char new[] = "SELECT FROM (" FIRST_NEW(ONE) " UNION ALL " FIRST_CANCELLED(ONE) ") w LIMIT 1";
-    static const char any[] = "WITH RECURSIVE " KINDS " SELECT FROM (" FIRST_CANCELLED(
-        ONE) " UNION ALL SELECT f.* FROM kind CROSS"
-             " JOIN LATERAL (SELECT id, together, content FROM job WHERE state = 0 AND " OF_KIND
-             " AND " FREE BY_FLOW ONE ") f WHERE position(kind.gpu IN $3) > 0) w LIMIT 1";
-    int rc = pg_read(r, "look for what waits", wants->is_compiler ? new : any, values,
-                     wants->is_compiler ? 1 : 3, &row, err);
-
-    *out = rc == 0 && PQntuples(row) == 1;
-    return rc;
-}
+const char pg_waits_new[] = "SELECT FROM (" FIRST_NEW(ONE) " UNION ALL " FIRST_CANCELLED(ONE) ") w LIMIT 1";
+const char pg_waits[] = "WITH RECURSIVE " KINDS " SELECT FROM (" FIRST_CANCELLED(
+    ONE) " UNION ALL SELECT f.* FROM kind CROSS"
+         " JOIN LATERAL (SELECT id, together, content FROM job WHERE state = 0 AND " OF_KIND
+         " AND " FREE BY_FLOW ONE ") f WHERE position(kind.gpu IN $3) > 0) w LIMIT 1";
 
 static int
 cancel(struct store_backend *b, struct store_order *o, struct error *err)
@@ -375,27 +339,6 @@ cancel(struct store_backend *b, struct store_order *o, struct error *err)
                     "UPDATE job SET cancel = CASE cancel WHEN 0 THEN $2 ELSE cancel END WHERE id = $1",
                     SQL_VALUES(sql_text(id), sql_int(o->why)), &changed, err);
     return rc == 0 && changed == 0 ? error_set(err, ERR_NOTFOUND, "%s is finished", id) : rc;
-}
-
-static bool
-give_cancel(void *arg, struct sql_row *row)
-{
-    const struct call *call = arg;
-
-    ((store_cancel_cb *)call->cb)(call->arg, row_word(row, 0), (int)row_int(row, 1));
-    return true;
-}
-
-int
-pg_each_cancel(struct store_reader *r, const char *node, int limit, store_cancel_cb *row_cb, void *arg,
-               struct error *err)
-{
-    return pg_read_each(r, "look for what is to be cancelled",
-                        "SELECT id, cancel FROM job WHERE cancel > 0 AND (state = 0 OR node = $1)"
-                        " ORDER BY state DESC, id"
-                        " LIMIT $2",
-                        SQL_VALUES(sql_text(node), sql_int(limit)), give_cancel, CALL(row_cb, arg), NULL,
-                        err);
 }
 
 /* --- what a node that only compiles hands on --- */
@@ -409,16 +352,20 @@ pg_each_cancel(struct store_reader *r, const char *node, int limit, store_cancel
     " AND claim = $2"
 
 int
-pg_hand_on(struct store_backend *b, const struct store_claim *c, const struct store_carried *carried,
-           struct error *err)
+pg_hand_on(struct store_backend *b, void *what, struct error *err)
 {
+    const struct store_handing_on *h = what;
+    const struct store_claim *c = &h->claim;
+    const struct store_carried *carried = &h->carried;
     struct pgsql *p = pgsql_of(b);
     const char *packed = NULL;
     size_t packed_size = 0;
     int64_t changed = 0;
-    int rc = carried ? packer_pack(&b->packer, carried->bytes, carried->size, &packed, &packed_size, err) : 0;
+    int rc = 0;
 
-    if (rc == 0 && !carried)
+    if (carried->about)
+        rc = packer_pack(&b->packer, carried->bytes, carried->size, &packed, &packed_size, err);
+    if (rc == 0 && !carried->about)
         rc = pg_run(&p->link, "hand a submission on", HAND_ON,
                     SQL_VALUES(sql_text(c->id), sql_int(c->number), sql_int(c->attempts)), &changed, err);
     else if (rc == 0)
@@ -435,19 +382,6 @@ pg_hand_on(struct store_backend *b, const struct store_claim *c, const struct st
     if (rc < 0)
         error_prefix(err, "submission %s", c->id);
     return rc < 0 || changed == 1 ? rc : change_explain_miss(b, c->id, err);
-}
-
-int
-pg_is_ahead(struct store_reader *r, bool *out, struct error *err)
-{
-    AUTO_RESULT PGresult *row = NULL;
-    int rc = pg_read(r, "look for what was handed on",
-                     "SELECT count(*) >= $1 OR coalesce(sum(size), 0) >= $2 FROM (SELECT size FROM job"
-                     " LEFT JOIN carried USING (id) WHERE state = 0 AND handed_on LIMIT $1) h",
-                     SQL_VALUES(sql_int(STORE_AHEAD_MOST), sql_int(STORE_AHEAD_BYTES)), &row, err);
-
-    *out = rc == 0 && pg_column_bool(row, 0, 0);
-    return rc;
 }
 
 const struct ownership_ops pg_ownership = {

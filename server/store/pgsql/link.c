@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,12 +40,6 @@ pg_column_int(const PGresult *rows, int row, int column)
     return strtoll(PQgetvalue(rows, row, column), NULL, 10);
 }
 
-double
-pg_column_real(const PGresult *rows, int row, int column)
-{
-    return PQgetisnull(rows, row, column) ? NAN : strtod(PQgetvalue(rows, row, column), NULL);
-}
-
 bool
 pg_column_bool(const PGresult *rows, int row, int column)
 {
@@ -80,7 +73,7 @@ row_whole(const struct sql_row *row, int column)
 static double
 row_real_of(const struct sql_row *row, int column)
 {
-    return pg_column_real(row->answer, row->at, column);
+    return strtod(PQgetvalue(row->answer, row->at, column), NULL);
 }
 
 static int

@@ -68,7 +68,6 @@ int pg_each(struct pg_link *l, const char *what, const char *sql, const struct s
 /* Columns of a row; a text is a view of the answer, NULL for NULL. */
 char *pg_column_text(const PGresult *rows, int row, int column);
 int64_t pg_column_int(const PGresult *rows, int row, int column); /* NULL: 0 */
-double pg_column_real(const PGresult *rows, int row, int column); /* NULL: NAN */
 bool pg_column_bool(const PGresult *rows, int row, int column);
 void pg_column_name(const PGresult *rows, int row, int column, char *out, size_t size); /* NULL: "" */
 

@@ -189,8 +189,9 @@ log_bytes(const struct store_backend *base)
 
 /* The transaction's own row needs no new space; the row written here does, and is removed again. */
 static int
-probe(struct store_backend *base, bool touch, struct error *err)
+probe(struct store_backend *base, void *what, struct error *err)
 {
+    const bool touch = *(const bool *)what;
     struct pg_link *l = &pgsql_of(base)->link;
     int rc = 0;
 

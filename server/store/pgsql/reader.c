@@ -25,7 +25,6 @@ static const struct sql_dialect dialect = {
                       " THEN s.request::json #>> '{metadata,policy_version}' END",
     .group_columns = "id, task_id, request, size, created_ms, now_ms() - coalesce(made_ms, created_ms)",
     .live_state = "j.state",
-    .has_nodes = true,
     .unfinished = "FROM job j JOIN submission s ON s.id = j.id ORDER BY s.id",
     .queued = "FROM job WHERE client = $1 AND state = 0",
     .is_unfinished = "SELECT EXISTS (SELECT 1 FROM job WHERE id = $1) OR EXISTS"
@@ -50,6 +49,14 @@ static const struct sql_dialect dialect = {
                    " id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM record"
                    " WHERE scope = $1 AND task_id = $2) AS r WHERE before IS NULL OR speedup > before"
                    " ORDER BY finished_ms DESC, id DESC LIMIT $3",
+    .has_nodes = true,
+    .waits = pg_waits,
+    .waits_new = pg_waits_new,
+    .each_node = pg_nodes,
+    .each_cancel = "SELECT id, cancel FROM job WHERE cancel > 0 AND (state = 0 OR node = $1)"
+                   " ORDER BY state DESC, id LIMIT $2",
+    .is_ahead = "SELECT count(*) >= $1 OR coalesce(sum(size), 0) >= $2 FROM (SELECT size FROM job"
+                " LEFT JOIN carried USING (id) WHERE state = 0 AND handed_on LIMIT $1) h",
     /* The counts walk one group's stretch of an index, 256 rows at most. */
     .group_counts = "c.*",
     .group_counts_from =
@@ -72,10 +79,6 @@ static const struct reader_ops reader_ops = {
     .begin = pg_reads_begin,
     .end = pg_reads_end,
     .each = pg_read_each,
-    .each_node = pg_each_node,
-    .each_cancel = pg_each_cancel,
-    .waits = pg_waits,
-    .is_ahead = pg_is_ahead,
     .renew = pg_renew,
 };
 

@@ -72,23 +72,6 @@ is_to_repeat(struct pg_reader *r, int rc, bool is_first)
 }
 
 int
-pg_read(struct store_reader *base, const char *what, const char *sql, const struct sql_value *values,
-        size_t n, PGresult **out, struct error *err)
-{
-    struct pg_reader *r = pg_reader_of(base);
-    bool is_first, was_lost = r->link.is_lost;
-    int rc = prepare(r, &is_first, err);
-
-    *out = NULL;
-    if (rc == 0)
-        rc = pg_ask(&r->link, what, sql, values, n, out, err);
-    if (was_lost || !is_to_repeat(r, rc, is_first))
-        return rc;
-    rc = prepare(r, &is_first, err);
-    return rc == 0 ? pg_ask(&r->link, what, sql, values, n, out, err) : rc;
-}
-
-int
 pg_read_each(struct store_reader *base, const char *what, const char *sql, const struct sql_value *values,
              size_t nvalues, sql_row_cb *row_cb, void *arg, size_t *n, struct error *err)
 {

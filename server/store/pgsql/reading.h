@@ -25,11 +25,9 @@ void pg_reads_begin(struct store_reader *r);
 void pg_reads_end(struct store_reader *r);
 
 /*
- * As pg_ask() and pg_each(). Where the connection was lost before anything was read of this transaction, it is made again
- * first; ERR_UNAVAILABLE: it cannot be made, or the rest of the transaction is lost.
+ * Operation of backend.h, as pg_each(). Where the connection was lost before anything was read of this transaction, it is
+ * made again first; ERR_UNAVAILABLE: it cannot be made, or the rest of the transaction is lost.
  */
-int pg_read(struct store_reader *r, const char *what, const char *sql, const struct sql_value *values,
-            size_t n, PGresult **out, struct error *err);
 int pg_read_each(struct store_reader *r, const char *what, const char *sql, const struct sql_value *values,
                  size_t nvalues, sql_row_cb *row_cb, void *arg, size_t *n, struct error *err);
 /* One statement that may be made twice, as a transaction of its own. changed: how many rows. */

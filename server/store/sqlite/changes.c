@@ -47,8 +47,9 @@ touch_database(sqlite3 *db, struct error *err)
 }
 
 int
-changes_probe(struct store_backend *b, bool touch, struct error *err)
+changes_probe(struct store_backend *b, void *what, struct error *err)
 {
+    const bool touch = *(const bool *)what;
     sqlite3 *db = sqlite_of(b)->db.handle;
     int rc = find_room(sqlite3_db_filename(db, "main"), err);
     return rc == 0 && touch ? touch_database(db, err) : rc;

@@ -6,6 +6,6 @@
 
 /* Operations of backend.h. */
 extern const struct ownership_ops sqlite_ownership;
-int changes_probe(struct store_backend *b, bool touch, struct error *err);
+change_fn changes_probe;
 
 #endif

@@ -210,30 +210,6 @@ db_change(struct db *d, const char *what, const char *sql, const struct sql_valu
     return rc;
 }
 
-struct first {
-    char *out;
-    size_t size;
-};
-
-static bool
-take_first(void *arg, struct sql_row *row)
-{
-    const struct first *first = arg;
-
-    if (first->out)
-        row_name(row, 0, first->out, first->size);
-    return false;
-}
-
-int
-db_ask(struct db *d, const char *what, const char *sql, const struct sql_value *values, size_t nvalues,
-       char *out, size_t size, struct error *err)
-{
-    size_t n = 0;
-    int rc = db_each(d, what, sql, values, nvalues, take_first, &(struct first){ out, size }, &n, err);
-    return rc < 0 ? rc : n > 0;
-}
-
 void
 db_close(struct db *d)
 {

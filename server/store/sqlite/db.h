@@ -43,8 +43,5 @@ int db_each(struct db *d, const char *what, const char *sql, const struct sql_va
 /* A statement whose rows are ignored. changed (may be NULL): the number of rows changed. 0, or as db_fail(). */
 int db_change(struct db *d, const char *what, const char *sql, const struct sql_value *values, size_t nvalues,
               int64_t *changed, struct error *err);
-/* 1 and the first column where there is a row, 0 where there is none, or as db_fail(). out may be NULL. */
-int db_ask(struct db *d, const char *what, const char *sql, const struct sql_value *values, size_t nvalues,
-           char *out, size_t size, struct error *err);
 
 #endif

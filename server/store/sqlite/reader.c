@@ -107,6 +107,8 @@ static const struct sql_dialect dialect = {
                          " ON s.group_id = g.id GROUP BY g.id",
     .list_index = list_index,
     .names_indices = true,
+    .waits = "SELECT 1 FROM submission INDEXED BY submission_state WHERE state = 0 LIMIT 1",
+    .waits_new = "SELECT 1 FROM submission INDEXED BY submission_state WHERE state = 0 LIMIT 1",
 };
 
 _Static_assert(SUBMISSION_CANCELLED == 3 && SUBMISSION_NSTATES == 4,
@@ -117,7 +119,6 @@ _Static_assert(SUBMISSION_CANCELLED == 3 && SUBMISSION_NSTATES == 4,
 struct reader {
     struct store_reader base;
     struct db db;
-    sqlite3_stmt *begin, *commit;
 };
 
 static struct reader *
@@ -130,15 +131,13 @@ of(struct store_reader *base)
 static void
 begin_reads(struct store_reader *base)
 {
-    sqlite3_step(of(base)->begin);
-    sqlite3_reset(of(base)->begin);
+    db_exec(of(base)->db.handle, "BEGIN", NULL);
 }
 
 static void
 end_reads(struct store_reader *base)
 {
-    sqlite3_step(of(base)->commit);
-    sqlite3_reset(of(base)->commit);
+    db_exec(of(base)->db.handle, "COMMIT", NULL);
 }
 
 static void
@@ -146,8 +145,6 @@ reader_free(struct store_reader *base)
 {
     struct reader *r = of(base);
 
-    sqlite3_finalize(r->begin);
-    sqlite3_finalize(r->commit);
     db_close(&r->db);
     free(r);
 }
@@ -168,10 +165,7 @@ reader_fill(struct reader *r, const char *path, struct error *err)
 {
     if (sqlite3_open_v2(path, &r->db.handle, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
         return db_fail(r->db.handle, err, "open for reading");
-    int rc = db_exec(r->db.handle, "PRAGMA query_only = 1", err);
-    if (rc == 0)
-        rc = db_prepare(r->db.handle, "BEGIN", &r->begin, err);
-    return rc == 0 ? db_prepare(r->db.handle, "COMMIT", &r->commit, err) : rc;
+    return db_exec(r->db.handle, "PRAGMA query_only = 1", err);
 }
 
 int
