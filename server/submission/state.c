@@ -5,34 +5,20 @@
 /* 0 is a legal state, so the table holds state + 1, and an entry that is not filled in is illegal. */
 #define TO(state) ((state) + 1)
 
+/* From each state in which it is judged. */
+#define ENDS \
+    [EVENT_FINISH] = TO(STATE_DONE), [EVENT_RETURN] = TO(STATE_QUEUED), [EVENT_CANCEL] = TO(STATE_CANCELLED)
+
 static const signed char moves[STATE_NSTATES][EVENT_NEVENTS] = {
     [STATE_QUEUED] = { [EVENT_BEGIN] = TO(STATE_AST),
                        [EVENT_FINISH] = TO(STATE_DONE),
                        [EVENT_CANCEL] = TO(STATE_CANCELLED) },
-    [STATE_AST] = { [EVENT_NEXT] = TO(STATE_COMPILE),
-                    [EVENT_FINISH] = TO(STATE_DONE),
-                    [EVENT_RETURN] = TO(STATE_QUEUED),
-                    [EVENT_CANCEL] = TO(STATE_CANCELLED) },
-    [STATE_COMPILE] = { [EVENT_NEXT] = TO(STATE_READY),
-                        [EVENT_FINISH] = TO(STATE_DONE),
-                        [EVENT_RETURN] = TO(STATE_QUEUED),
-                        [EVENT_CANCEL] = TO(STATE_CANCELLED) },
-    [STATE_READY] = { [EVENT_DEVICE] = TO(STATE_TINY),
-                      [EVENT_FINISH] = TO(STATE_DONE),
-                      [EVENT_RETURN] = TO(STATE_QUEUED),
-                      [EVENT_CANCEL] = TO(STATE_CANCELLED) },
-    [STATE_TINY] = { [EVENT_NEXT] = TO(STATE_FULL),
-                     [EVENT_FINISH] = TO(STATE_DONE),
-                     [EVENT_RETURN] = TO(STATE_QUEUED),
-                     [EVENT_CANCEL] = TO(STATE_CANCELLED) },
-    [STATE_FULL] = { [EVENT_NEXT] = TO(STATE_TIMING),
-                     [EVENT_PARK] = TO(STATE_READY),
-                     [EVENT_FINISH] = TO(STATE_DONE),
-                     [EVENT_RETURN] = TO(STATE_QUEUED),
-                     [EVENT_CANCEL] = TO(STATE_CANCELLED) },
-    [STATE_TIMING] = { [EVENT_FINISH] = TO(STATE_DONE),
-                       [EVENT_RETURN] = TO(STATE_QUEUED),
-                       [EVENT_CANCEL] = TO(STATE_CANCELLED) },
+    [STATE_AST] = { [EVENT_NEXT] = TO(STATE_COMPILE), ENDS },
+    [STATE_COMPILE] = { [EVENT_NEXT] = TO(STATE_READY), ENDS },
+    [STATE_READY] = { [EVENT_DEVICE] = TO(STATE_TINY), ENDS },
+    [STATE_TINY] = { [EVENT_NEXT] = TO(STATE_FULL), ENDS },
+    [STATE_FULL] = { [EVENT_NEXT] = TO(STATE_TIMING), [EVENT_PARK] = TO(STATE_READY), ENDS },
+    [STATE_TIMING] = { ENDS },
 };
 
 int
@@ -67,23 +53,8 @@ state_is_final(enum state state)
 enum stage
 stage_of_state(enum state state)
 {
-    switch (state) {
-    case STATE_AST:
-        return STAGE_AST;
-    case STATE_COMPILE:
-        return STAGE_COMPILE;
-    case STATE_TINY:
-        return STAGE_TINY;
-    case STATE_FULL:
-        return STAGE_FULL;
-    case STATE_TIMING:
-        return STAGE_TIMING;
-    case STATE_QUEUED:
-    case STATE_READY:
-    case STATE_DONE:
-    case STATE_CANCELLED:
-    case STATE_NSTATES:
-        break;
-    }
-    return STAGE_NONE;
+    static const enum stage stages[] = { STAGE_NONE, STAGE_AST,    STAGE_COMPILE, STAGE_NONE, STAGE_TINY,
+                                         STAGE_FULL, STAGE_TIMING, STAGE_NONE,    STAGE_NONE };
+    _Static_assert(ARRAY_LEN(stages) == STATE_NSTATES, "name the stage of every state");
+    return stages[state];
 }
