@@ -278,6 +278,27 @@ number_or_nan(json_t *object, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
+static bool
+is_this(const json_t *value, const char *text)
+{
+    return json_is_string(value) && strcmp(json_string_value(value), text) == 0;
+}
+
+bool
+text_is(const json_t *object, const char *key, const char *text)
+{
+    return is_this(json_object_get(object, key), text);
+}
+
+bool
+json_has_text(const json_t *array, const char *text)
+{
+    for (size_t i = 0; i < json_array_size(array); i++)
+        if (is_this(json_array_get(array, i), text))
+            return true;
+    return false;
+}
+
 json_t *
 time_json(int64_t wall_ms)
 {

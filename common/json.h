@@ -74,6 +74,10 @@ json_t *time_or_null(int64_t wall_ms);                 /* given; null for 0 */
 json_t *get_or_null(json_t *object, const char *key);  /* given */
 double number_or_nan(json_t *object, const char *key); /* NAN if it is not a number */
 
+/* Whether the string under a key is this one; whether an item of an array is. */
+bool text_is(const json_t *object, const char *key, const char *text);
+bool json_has_text(const json_t *array, const char *text);
+
 /* Equal for equal documents, whatever the order of the keys. document: taken. "": it is NULL, or no memory. */
 void json_hash(json_t *document, char out[HASH_TEXT_SIZE]);
 

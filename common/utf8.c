@@ -46,6 +46,14 @@ utf8_char_size(const char *s, size_t n)
     return second_is_allowed(u[0], u[1]) ? want : 0;
 }
 
+size_t
+utf8_cut(const char *text, size_t size)
+{
+    while (size > 0 && is_tail((unsigned char)text[size]))
+        size--;
+    return size;
+}
+
 bool
 utf8_is_valid(const char *s, size_t n)
 {

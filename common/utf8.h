@@ -9,6 +9,8 @@
 size_t utf8_char_size(const char *s, size_t n);
 /* Characters of well-formed text of n bytes. */
 size_t utf8_length(const char *s, size_t n);
+/* The bytes of whole characters among the first size bytes of well-formed text, which is longer. */
+size_t utf8_cut(const char *text, size_t size);
 bool utf8_is_valid(const char *s, size_t n);
 /* Replace each byte that belongs to no character by '?', in place. */
 void utf8_clean(char *text);

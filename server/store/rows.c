@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/utf8.h"
 
 static const char *const state_names[SUBMISSION_NSTATES] = {
     [SUBMISSION_QUEUED] = "queued",
@@ -160,9 +161,8 @@ store_scope(const char *client, char out[STORE_SCOPE_SIZE])
 {
     size_t n = client ? strlen(client) : 0;
 
-    if (n > STORE_SCOPE_SIZE - 2) /* a database takes no half of a character */
-        for (n = STORE_SCOPE_SIZE - 2; ((unsigned char)client[n] & 0xc0) == 0x80; n--)
-            ;
+    if (n > STORE_SCOPE_SIZE - 2)
+        n = utf8_cut(client, STORE_SCOPE_SIZE - 2); /* a database takes no half of a character */
     snprintf(out, STORE_SCOPE_SIZE, "%s%.*s", client ? "=" : "", (int)n, client ? client : "");
 }
 

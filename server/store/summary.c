@@ -8,6 +8,7 @@
 
 #include "common/auto.h"
 #include "common/stages.h"
+#include "common/utf8.h"
 #include "server/store/store.h"
 
 _Static_assert(SUMMARY_FAILURES == 512 && STORE_FAILURE_SPAN_S == 7200, "the figures in docs/store.md");
@@ -62,14 +63,6 @@ number_size(const char *text, size_t size)
     return i;
 }
 
-static size_t
-cut(const char *text, size_t size)
-{
-    while (size > 0 && ((unsigned char)text[size] & 0xc0) == 0x80)
-        size--;
-    return size;
-}
-
 void
 summary_message(const char *text, size_t size, char out[SUMMARY_MESSAGE_SIZE])
 {
@@ -92,7 +85,7 @@ summary_message(const char *text, size_t size, char out[SUMMARY_MESSAGE_SIZE])
     }
     if (i < size && ((unsigned char)text[i] & 0xc0) == 0x80) { /* in the middle of a character */
         out[n] = text[i];
-        n = cut(out, n);
+        n = utf8_cut(out, n);
     }
     while (n > 0 && out[n - 1] == ' ')
         n--;

@@ -302,13 +302,6 @@ go_live(struct submission *s, json_t *error)
     return cpu_stages_compile(s, j->ended);
 }
 
-static bool
-is_outcome(const json_t *result, const char *outcome)
-{
-    const char *found = json_string_value(json_object_get(result, "outcome"));
-    return found && strcmp(found, outcome) == 0;
-}
-
 static struct stage_end decide_compile(struct submission *s);
 
 static struct stage_end
@@ -360,12 +353,12 @@ compile_ended(struct submission *s, const struct child_end *end)
 
     json_decref(ptr_take(&j->claim));
     j->claim = ptr_take(&j->result);
-    if (j->plan_fd >= 0 && is_outcome(j->claim, "pass")) {
+    if (j->plan_fd >= 0 && text_is(j->claim, "outcome", "pass")) {
         drop_child(j);
         return begin_build(s);
     }
     /* A child that claims success and sent no plan is treated as one that reports that there is none. */
-    if (j->is_traced && (is_outcome(j->claim, "untraced") || is_outcome(j->claim, "pass"))) {
+    if (j->is_traced && (text_is(j->claim, "outcome", "untraced") || text_is(j->claim, "outcome", "pass"))) {
         drop_child(j);
         return go_live(s, json_object_get(j->claim, "error"));
     }
@@ -413,13 +406,13 @@ build_ended(struct submission *s, const struct child_end *end)
 
     drop_child(j);
     attempt_add_flags(j, json_object_get(result, "flags"));
-    if (is_outcome(result, "untraced")) {
+    if (text_is(result, "outcome", "untraced")) {
         return go_live(s, error);
-    } else if (is_outcome(result, "pass") && j->images_fd >= 0) {
+    } else if (text_is(result, "outcome", "pass") && j->images_fd >= 0) {
         j->compiled = json_incref(json_object_get(result, "kernels"));
         j->plan = json_incref(json_object_get(result, "plan"));
         return stage_decided(OUTCOME_PASS, CLASS_NONE, done, of);
-    } else if (is_outcome(result, "fail")) {
+    } else if (text_is(result, "outcome", "fail")) {
         enum verdict_class class_ = reported_class(result, STAGE_COMPILE, CLASS_COMPILE);
         failure_by_error(j, class_, json_is_object(error) ? error : NULL, "its plan was refused");
         failure_note_rule(j, json_string_value(json_object_get(result, "rule")));
@@ -458,17 +451,6 @@ count_wanted(const struct attempt *j, int compiled)
     return wanted > compiled ? wanted : compiled;
 }
 
-static bool
-has_flag(json_t *flags, const char *name)
-{
-    json_t *flag;
-    size_t i;
-
-    json_array_foreach(flags, i, flag) if (json_is_string(flag) &&
-                                           strcmp(json_string_value(flag), name) == 0) return true;
-    return false;
-}
-
 static struct stage_end
 decide_compile(struct submission *s)
 {
@@ -476,17 +458,17 @@ decide_compile(struct submission *s)
     static const char *const claimed[] = { "compile_deferred", "no_launch", "autotune_bounded",
                                            "launcher_not_built", NULL };
     struct attempt *j = s->attempt;
-    bool is_pass = strcmp(json_string_value(json_object_get(j->claim, "outcome")), "pass") == 0;
+    bool is_pass = text_is(j->claim, "outcome", "pass");
     json_t *flags = json_object_get(j->claim, "flags"), *error = json_object_get(j->claim, "error");
     int done = count_compiled(j), of = count_wanted(j, done);
 
     for (const char *const *flag = claimed; *flag; flag++)
-        if (has_flag(flags, *flag))
+        if (json_has_text(flags, *flag))
             attempt_add_flag(j, *flag);
-    if (json_array_size(json_object_get(j->claim, "unreached")) > 0 || has_flag(flags, "no_launch"))
+    if (json_array_size(json_object_get(j->claim, "unreached")) > 0 || json_has_text(flags, "no_launch"))
         attempt_add_flag(j, "compile_deferred");
     if (is_pass && done == 0 && strcmp(j->policy.name, "kernelbench") != 0 &&
-        !has_flag(j->flags, "compile_deferred")) {
+        !json_has_text(j->flags, "compile_deferred")) {
         attempt_fail(j, STAGE_COMPILE, CLASS_COMPILE, NULL,
                      "compile: no kernel of the candidate's was compiled for the target %s.",
                      s->funnel->config->target);

@@ -21,8 +21,7 @@ number_in(json_t *verdict, const char *key)
 static bool
 is_measured(json_t *verdict)
 {
-    const char *outcome = json_string_value(json_object_get(json_object_get(verdict, "timing"), "outcome"));
-    return outcome && strcmp(outcome, "measured") == 0;
+    return text_is(json_object_get(verdict, "timing"), "outcome", "measured");
 }
 
 /* Machines drift by a few percent from day to day, so intervals have to lie well apart. */

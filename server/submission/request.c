@@ -10,6 +10,7 @@
 #include "common/limits.h"
 #include "common/reward.h"
 #include "common/policy.h"
+#include "common/utf8.h"
 #include "server/store/labels.h"
 
 #define NAME_MAX_CHARS 200
@@ -275,10 +276,7 @@ static void
 keep_answer(const char *text, size_t size, struct candidate_request *out)
 {
     out->answer = text;
-    if (size > REQUEST_ANSWER_MAX)
-        for (size = REQUEST_ANSWER_MAX; size > 0 && ((unsigned char)text[size] & 0xC0) == 0x80; size--)
-            ;
-    out->answer_size = size;
+    out->answer_size = size > REQUEST_ANSWER_MAX ? utf8_cut(text, REQUEST_ANSWER_MAX) : size;
 }
 
 /* The code of a candidate, and what there is to say about how it was found. */

@@ -34,13 +34,6 @@ struct rescoring {
     void *arg;
 };
 
-static bool
-is_of(json_t *verdict, const char *client)
-{
-    const char *owner = json_string_value(json_object_get(verdict, "client"));
-    return !client || (owner && strcmp(owner, client) == 0);
-}
-
 static void
 end(struct rescoring *q)
 {
@@ -108,7 +101,7 @@ group_cb(void *arg, json_t *document, bool is_finished, const struct error *err)
     (void)is_finished;
     q->err = *err;
     /* A group's submissions are all of one client. */
-    if (shown && !is_of(json_array_get(items, 0), q->client))
+    if (shown && q->client && !text_is(json_array_get(items, 0), "client", q->client))
         error_set(&q->err, ERR_NOTFOUND, "another client's");
     else if (shown)
         q->verdicts = json_incref(items);

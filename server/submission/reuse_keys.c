@@ -212,13 +212,10 @@ reuse_compiled_key(const struct funnel *f, char out[HASH_TEXT_SIZE])
 bool
 reuse_is_reusable(const struct attempt *j)
 {
-    const char *timing = json_string_value(json_object_get(j->timing, "outcome"));
-    const char *baseline = json_string_value(json_object_get(j->baseline, "outcome"));
-
-    if (baseline && (strcmp(baseline, "inconclusive") == 0 || strcmp(baseline, "lost") == 0))
+    if (text_is(j->baseline, "outcome", "inconclusive") || text_is(j->baseline, "outcome", "lost"))
         return false;
     return j->row.state == SUBMISSION_DONE && j->row.verdict && j->row.class_ &&
-           class_info(verdict_class_of(j))->is_reusable && !(timing && strcmp(timing, "inconclusive") == 0);
+           class_info(verdict_class_of(j))->is_reusable && !text_is(j->timing, "outcome", "inconclusive");
 }
 
 void

@@ -196,9 +196,8 @@ group_state(json_t *items, bool is_finished)
 
     json_array_foreach(items, i, item)
     {
-        const char *state = json_string_value(json_object_get(item, "state"));
-        queued += state && strcmp(state, "queued") == 0;
-        cancelled += state && strcmp(state, "cancelled") == 0;
+        queued += text_is(item, "state", "queued");
+        cancelled += text_is(item, "state", "cancelled");
     }
     size_t n = json_array_size(items);
     if (is_finished)

@@ -173,10 +173,8 @@ tell_failure(struct submission *s, const struct stage_report *r)
 static bool
 is_wanted(const struct attempt *j)
 {
-    const char *outcome = json_string_value(json_object_get(j->timing, "outcome"));
-
     return j->policy.timing.compile_baseline && !j->baseline && j->stage == STAGE_TIMING &&
-           j->failed_stage < 0 && outcome && strcmp(outcome, "measured") == 0;
+           j->failed_stage < 0 && text_is(j->timing, "outcome", "measured");
 }
 
 /* The candidate's own rules, but that torch may do the work, and that one shape is enough. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/utf8.h"
 
 #define MESSAGE_MAX 400 /* bytes kept of a message */
 
@@ -262,12 +263,9 @@ is_ours(const struct cause *c)
 static int
 add_message(const char *text, bool is_bare, struct buffer *out)
 {
-    size_t size = strlen(text), kept = size;
+    size_t size = strlen(text), kept = size > MESSAGE_MAX ? utf8_cut(text, MESSAGE_MAX) : size;
     int rc = is_bare ? 0 : buffer_add(out, "\"");
 
-    if (kept > MESSAGE_MAX)
-        for (kept = MESSAGE_MAX; kept > 0 && ((unsigned char)text[kept] & 0xc0) == 0x80;)
-            kept--;
     for (size_t i = 0; i < kept && rc == 0; i++)
         rc = buffer_append(out, !is_bare && text[i] == '"' ? "'" : text + i, 1);
     if (rc == 0 && kept < size)

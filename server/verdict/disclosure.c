@@ -4,6 +4,7 @@
 
 #include "common/auto.h"
 #include "common/classes.h"
+#include "common/json.h"
 
 /*
  * Every field of the document has a row: one without a row is shown to
@@ -58,13 +59,6 @@ is_one_of(json_t *word, const char *const *words, size_t n)
         if (strcmp(text, words[i]) == 0)
             return true;
     return false;
-}
-
-static bool
-text_is(json_t *object, const char *key, const char *text)
-{
-    const char *value = json_string_value(json_object_get(object, key));
-    return value && strcmp(value, text) == 0;
 }
 
 bool

@@ -344,62 +344,43 @@ hint_of_answer(const struct feedback *f)
     return f->is_answer ? "Send a whole answer as \"completion\": \"candidate\" is the code alone." : NULL;
 }
 
-static const char *
-hint_of_class(enum verdict_class class_)
-{
-    switch (class_) {
-    case CLASS_EXTRACT:
-        return "Put the whole module into one block fenced as python, at the end of the answer, and close "
-               "the fence.";
-    case CLASS_SYNTAX:
-        return "The whole module has to parse; look at the line that is named.";
-    case CLASS_FORM:
-        return "Define the class that was asked for, and launch a @triton.jit function from its forward.";
-    case CLASS_POLICY:
-        return "Compute with the candidate's own kernels: the policy says what torch may do.";
-    case CLASS_IMPORT:
-        return "The module and its constructor have to run before forward is called, without a GPU.";
-    case CLASS_COMPILE:
-        return "Inside a kernel only triton.language is known; sizes of blocks are tl.constexpr and powers "
-               "of two.";
-    case CLASS_LAUNCH:
-        return "Look at the line that is named: the arguments of the launch, their order, the grid, the "
-               "shapes.";
-    case CLASS_TIMEOUT:
-        return "Look for a loop without an end, a grid or a block that is far too large, or work that is "
-               "done element by element in Python.";
-    case CLASS_OOM:
-        return "Allocate the outputs and little else; smaller blocks or fewer stages need less shared "
-               "memory.";
-    case CLASS_CRASH:
-        return "Mask every load and store by the tensor's bounds: an access outside of it ends the process.";
-    case CLASS_SHAPE:
-        return "Return what the reference returns, in its order and with its shapes.";
-    case CLASS_DTYPE:
-        return "Return the reference's dtype; compute in float32 where it helps, and convert when storing.";
-    case CLASS_NONFINITE:
-        return "Write every element, and mask what is loaded: what no kernel wrote is NaN, as is what lies "
-               "outside of a tensor. Guard divisions and exponentials: subtract the maximum before exp, keep "
-               "the reference's epsilon, and give masked elements a neutral value.";
-    case CLASS_MISMATCH:
-        return "Compare the formula, the masks and the bounds of each reduction with the reference.";
-    case CLASS_NONDETERMINISTIC:
-        return "Equal inputs must give equal answers: keep nothing between calls, read nothing that was not "
-               "written or that another program of the launch writes, and add with atomics what several add.";
-    case CLASS_MUTATED_INPUT:
-        return "Write into new tensors: inputs and weights have to stay as they were.";
-    case CLASS_OUT_OF_BOUNDS:
-        return "Mask every store by the size of the tensor that it writes to.";
-    case CLASS_INFRA:
-        return "As far as is known nothing is wrong with the candidate; submit it again.";
-    case CLASS_HACK: /* nothing helps it */
-    case CLASS_OK:
-    case CLASS_NONE:
-    case CLASS_N:
-        break;
-    }
-    return NULL;
-}
+/* NULL: nothing helps it, or there is nothing to help. */
+static const char *const class_hints[CLASS_N] = {
+    [CLASS_EXTRACT] =
+        "Put the whole module into one block fenced as python, at the end of the answer, and close "
+        "the fence.",
+    [CLASS_SYNTAX] = "The whole module has to parse; look at the line that is named.",
+    [CLASS_FORM] = "Define the class that was asked for, and launch a @triton.jit function from its forward.",
+    [CLASS_POLICY] = "Compute with the candidate's own kernels: the policy says what torch may do.",
+    [CLASS_IMPORT] = "The module and its constructor have to run before forward is called, without a GPU.",
+    [CLASS_COMPILE] =
+        "Inside a kernel only triton.language is known; sizes of blocks are tl.constexpr and powers "
+        "of two.",
+    [CLASS_LAUNCH] =
+        "Look at the line that is named: the arguments of the launch, their order, the grid, the "
+        "shapes.",
+    [CLASS_TIMEOUT] =
+        "Look for a loop without an end, a grid or a block that is far too large, or work that is "
+        "done element by element in Python.",
+    [CLASS_OOM] = "Allocate the outputs and little else; smaller blocks or fewer stages need less shared "
+                  "memory.",
+    [CLASS_CRASH] =
+        "Mask every load and store by the tensor's bounds: an access outside of it ends the process.",
+    [CLASS_SHAPE] = "Return what the reference returns, in its order and with its shapes.",
+    [CLASS_DTYPE] =
+        "Return the reference's dtype; compute in float32 where it helps, and convert when storing.",
+    [CLASS_NONFINITE] =
+        "Write every element, and mask what is loaded: what no kernel wrote is NaN, as is what lies "
+        "outside of a tensor. Guard divisions and exponentials: subtract the maximum before exp, keep "
+        "the reference's epsilon, and give masked elements a neutral value.",
+    [CLASS_MISMATCH] = "Compare the formula, the masks and the bounds of each reduction with the reference.",
+    [CLASS_NONDETERMINISTIC] =
+        "Equal inputs must give equal answers: keep nothing between calls, read nothing that was not "
+        "written or that another program of the launch writes, and add with atomics what several add.",
+    [CLASS_MUTATED_INPUT] = "Write into new tensors: inputs and weights have to stay as they were.",
+    [CLASS_OUT_OF_BOUNDS] = "Mask every store by the size of the tensor that it writes to.",
+    [CLASS_INFRA] = "As far as is known nothing is wrong with the candidate; submit it again.",
+};
 
 static const char *
 hint_of_speed(const struct feedback *f, const char *bound)
@@ -422,9 +403,7 @@ hint_of_speed(const struct feedback *f, const char *bound)
 static const char *
 hint_of_untraced(json_t *error)
 {
-    const char *type = json_string_value(json_object_get(error, "type"));
-
-    return type && strcmp(type, "call") == 0 ? hint_of_class(CLASS_LAUNCH) : hint_of_rule("require_plan");
+    return text_is(error, "type", "call") ? class_hints[CLASS_LAUNCH] : hint_of_rule("require_plan");
 }
 
 static const char *
@@ -444,7 +423,7 @@ hint_of(const struct feedback *f, const char *bound)
         hint = hint_of_mismatch(f);
     if (!hint && f->class_ == CLASS_NONFINITE)
         hint = hint_of_nonfinite(f);
-    return hint ? hint : hint_of_class(f->class_);
+    return hint ? hint : class_hints[f->class_];
 }
 
 /*
@@ -611,9 +590,7 @@ make_text(const struct feedback *f, const char *bound, const char *hint, struct 
         rc = buffer_printf(out, "\nHint: %s", hint);
     if (rc != 0 || out->size <= FEEDBACK_TEXT_MAX)
         return rc;
-    out->size = FEEDBACK_TEXT_MAX;
-    while (out->size > 0 && ((unsigned char)out->data[out->size] & 0xc0) == 0x80)
-        out->size--;
+    out->size = utf8_cut(out->data, FEEDBACK_TEXT_MAX);
     out->data[out->size] = '\0';
     return 0;
 }

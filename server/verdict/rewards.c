@@ -22,9 +22,8 @@ progress_of(json_t *verdict, const char *stage)
     json_t *record;
     json_array_foreach(json_object_get(verdict, "stages"), i, record)
     {
-        const char *name = json_string_value(json_object_get(record, "stage"));
         double of = json_number_value(json_object_get(record, "of"));
-        if (name && strcmp(name, stage) == 0 && of > 0)
+        if (text_is(record, "stage", stage) && of > 0)
             return fmin(1, json_number_value(json_object_get(record, "done")) / of);
     }
     return 0;
@@ -54,9 +53,8 @@ bool
 verdict_input(json_t *verdict, struct reward_input *in)
 {
     enum verdict_class class_ = stored_class(verdict);
-    const char *state = json_string_value(json_object_get(verdict, "state"));
     const char *failed_at = json_string_value(json_object_get(verdict, "failed_at"));
-    bool is_cancelled = state && strcmp(state, "cancelled") == 0;
+    bool is_cancelled = text_is(verdict, "state", "cancelled");
 
     *in = (struct reward_input){ .passed = STAGE_NONE, .is_masked = true };
     reward_components_init(&in->components);

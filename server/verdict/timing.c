@@ -66,14 +66,12 @@ read_samples(json_t *from, struct timing *t)
 void
 timing_read(const struct attempt *j, struct timing *t)
 {
-    const char *outcome = json_string_value(json_object_get(j->timing, "outcome"));
-
     read_samples(j->timing, t);
     bool is_trimmed = strcmp(j->policy.timing.estimator, "trimmed") == 0;
     t->credited = is_trimmed ? t->speedup.speedup_trimmed : t->speedup.speedup;
     t->credited_lo = is_trimmed ? t->speedup.trimmed_lo : t->speedup.lo;
     t->credited_hi = is_trimmed ? t->speedup.trimmed_hi : t->speedup.hi;
-    t->is_measured = t->n > 0 && outcome && strcmp(outcome, "measured") == 0 &&
+    t->is_measured = t->n > 0 && text_is(j->timing, "outcome", "measured") &&
                      j->stages[STAGE_TIMING].outcome == OUTCOME_PASS;
 }
 

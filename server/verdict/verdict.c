@@ -204,22 +204,13 @@ add_why_untraced(const struct attempt *j, char *out, size_t size)
         snprintf(out + n, size - n, " Why there is no plan: %s.", why.data);
 }
 
-static bool
-is_device_time(const struct attempt *j)
-{
-    const char *basis = json_string_value(json_object_get(j->timing, "basis"));
-    return basis && strcmp(basis, "device") == 0;
-}
-
 /* Only these words are known; the referee's word is checked like any other. */
 static const char *
 bound_of(const struct attempt *j)
 {
-    const char *bound = json_string_value(json_object_get(j->timing, "bound"));
-
-    if (bound && strcmp(bound, "memory") == 0)
+    if (text_is(j->timing, "bound", "memory"))
         return "memory";
-    return bound && strcmp(bound, "compute") == 0 ? "compute" : NULL;
+    return text_is(j->timing, "bound", "compute") ? "compute" : NULL;
 }
 
 static const char *const cancel_text[] = {
@@ -244,17 +235,6 @@ verdict_is_correct(json_t *verdict)
     json_t *components = json_object_get(verdict, "components");
 
     return class_find(class_) == CLASS_OK && json_integer_value(json_object_get(components, "correct")) == 1;
-}
-
-static bool
-has_flag(const struct attempt *j, const char *name)
-{
-    json_t *flag;
-    size_t i;
-
-    json_array_foreach(j->flags, i, flag) if (json_is_string(flag) &&
-                                              strcmp(json_string_value(flag), name) == 0) return true;
-    return false;
 }
 
 /* No line of Python begins with the mark of a fence or of reasoning, but for text in quotes. */
@@ -302,11 +282,11 @@ verdict_feedback(const struct submission *s, const struct timing *t, bool is_can
         .max_rel = number_or_nan(detail, "max_rel"),
         .cases = failed ? failed->of : 0,
         .cases_passed = failed ? failed->done : 0,
-        .is_cut = has_flag(j, "truncated"),
-        .is_unended = has_flag(j, "unended_reasoning"),
+        .is_cut = json_has_text(j->flags, "truncated"),
+        .is_unended = json_has_text(j->flags, "unended_reasoning"),
         .is_answer = is_answer(j),
         .is_timed = is_ok && t->is_measured && !attempt_is_uncredited(j),
-        .is_device_time = is_device_time(j),
+        .is_device_time = text_is(j->timing, "basis", "device"),
         .reference_ms = stats_median(t->reference, t->n),
         .candidate_ms = stats_median(t->candidate, t->n),
         .speedup = t->credited,

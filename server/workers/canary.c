@@ -139,12 +139,11 @@ why_failed(const json_t *detail, char *out, size_t size)
 static bool
 is_well(struct canary *c, const json_t *body)
 {
-    const char *outcome = json_string_value(json_object_get(body, "outcome"));
     const json_t *detail = json_object_get(body, "detail");
     const char *kind = json_string_value(json_object_get(detail, "kind"));
     const char *around = json_string_value(json_object_get(detail, "disturbed"));
     int64_t ns = json_integer_value(json_object_get(detail, "ns"));
-    bool is_good = outcome && strcmp(outcome, "pass") == 0;
+    bool is_good = text_is(body, "outcome", "pass");
     struct norm_key key;
 
     *c->why = '\0';

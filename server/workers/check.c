@@ -15,19 +15,13 @@
 #include "common/auto.h"
 #include "common/buffer.h"
 #include "common/clock.h"
+#include "common/json.h"
 #include "server/workers/process.h"
 
 #define ANSWER_MAX (64 * 1024)
 #define LIMIT_MS 60000
 
 /* --- the layers --- */
-
-static bool
-is_on(json_t *layers, const char *name)
-{
-    const char *state = json_string_value(json_object_get(layers, name));
-    return state && strcmp(state, "on") == 0;
-}
 
 int
 layers_check(const char *require, json_t *layers, struct error *err)
@@ -40,7 +34,8 @@ layers_check(const char *require, json_t *layers, struct error *err)
     for (char *name; (name = strsep(&rest, ",")) != NULL;) {
         name += strspn(name, " ");
         name[strcspn(name, " ")] = '\0';
-        if (!*name || is_on(layers, name) || (strcmp(name, "uid") == 0 && is_on(layers, "user_namespace")))
+        if (!*name || text_is(layers, name, "on") ||
+            (strcmp(name, "uid") == 0 && text_is(layers, "user_namespace", "on")))
             continue;
         const char *state = json_string_value(json_object_get(layers, name));
         const char *hint = strcmp(name, "uid") == 0

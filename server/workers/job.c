@@ -7,6 +7,7 @@
 
 #include "common/auto.h"
 #include "common/clock.h"
+#include "common/json.h"
 #include "server/workers/contention.h"
 
 /*
@@ -473,9 +474,7 @@ note_neighbours(const struct job *j, struct stage_report *report)
 static bool
 is_drift(const struct stage_report *report)
 {
-    const char *blamed = json_string_value(json_object_get(report->error, "type"));
-
-    return report->is_reference && blamed && strcmp(blamed, "NotTheCandidate") == 0;
+    return report->is_reference && text_is(report->error, "type", "NotTheCandidate");
 }
 
 /* A finding of the referee stands: that the candidate is slow as well does not excuse it. */

@@ -12,6 +12,7 @@
 #include <uthash.h>
 
 #include "common/auto.h"
+#include "common/json.h"
 #include "common/log.h"
 #include "server/workers/check.h"
 #include "server/workers/contention.h"
@@ -495,9 +496,7 @@ static bool
 has_pid_namespaces(const struct zygote *z)
 {
     json_t *sandbox = json_object_get(process_ready_message(z->process), "sandbox");
-    const char *state =
-        json_string_value(json_object_get(json_object_get(sandbox, "layers"), "pid_namespace"));
-    return state && strcmp(state, "on") == 0;
+    return text_is(json_object_get(sandbox, "layers"), "pid_namespace", "on");
 }
 
 /*
