@@ -1,10 +1,9 @@
-#include "server/store/pgsql/changes.h"
+#include "server/store/pgsql/pgsql.h"
 
 #include <stdio.h>
 
 #include "common/auto.h"
 #include "server/store/labels.h"
-#include "server/store/pgsql/pgsql.h"
 #include "server/store/sweep.h"
 
 /* --- parts of writes --- */

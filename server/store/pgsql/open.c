@@ -6,11 +6,9 @@
 #include <string.h>
 
 #include "common/auto.h"
-#include "server/store/pgsql/changes.h"
 #include "server/store/pgsql/checks.h"
 #include "server/store/pgsql/claims.h"
 #include "server/store/pgsql/pgsql.h"
-#include "server/store/pgsql/reader.h"
 #include "server/store/pgsql/schema.h"
 #include "server/store/pgsql/transaction.h"
 

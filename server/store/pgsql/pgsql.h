@@ -32,4 +32,15 @@ pgsql_of(struct store_backend *b)
     return (struct pgsql *)b;
 }
 
+/* Operations of backend.h. The writer's thread alone. */
+extern const struct sql_changes pg_dialect;
+int pg_change_each(struct store_backend *b, const char *what, const char *sql, const struct sql_value *values,
+                   size_t nvalues, sql_row_cb *row_cb, void *arg, int64_t *changed, struct error *err);
+int pg_drop_task(struct store_backend *b, const char *id, struct error *err);
+int pg_add_job(struct store_backend *b, const struct submission_row *row, const char *together,
+               const struct labels *labels, struct error *err);
+
+/* A reader with a connection of its own. Given: its own free(). 0, ERR_UNAVAILABLE or ERR_NOMEM. */
+int pg_reader_new(struct pgsql *p, struct store_reader **out, struct error *err);
+
 #endif

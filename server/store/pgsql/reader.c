@@ -1,4 +1,4 @@
-#include "server/store/pgsql/reader.h"
+#include "server/store/pgsql/pgsql.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-#include "server/store/sqlite/changes.h"
+#include "server/store/sqlite/sqlite.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,7 +9,6 @@
 
 #include "common/auto.h"
 #include "server/store/changes.h"
-#include "server/store/sqlite/sqlite.h"
 
 /* --- room --- */
 

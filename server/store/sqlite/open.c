@@ -10,8 +10,6 @@
 #include <unistd.h>
 
 #include "common/auto.h"
-#include "server/store/sqlite/changes.h"
-#include "server/store/sqlite/reader.h"
 #include "server/store/sqlite/schema.h"
 #include "server/store/sqlite/sqlite.h"
 

@@ -1,4 +1,4 @@
-#include "server/store/sqlite/reader.h"
+#include "server/store/sqlite/sqlite.h"
 
 #include <stdio.h>
 #include <stdlib.h>
