@@ -57,7 +57,7 @@ cancel_one(struct submission *s, struct error *err)
  * they are made in libuv's pool. Nothing else changes a submission that has ended and is not stored yet.
  */
 struct batch {
-    uv_work_t work;
+    struct pending_work work;
     struct funnel *funnel;
     char *task_name;
     struct submission *all[GROUP_MAX];
@@ -66,9 +66,9 @@ struct batch {
 };
 
 static void
-fill_work_cb(uv_work_t *work)
+fill_batch(void *arg)
 {
-    struct batch *b = work->data;
+    struct batch *b = arg;
 
     for (int i = 0; i < b->n; i++) {
         struct attempt *j = b->all[i]->attempt;
@@ -79,18 +79,16 @@ fill_work_cb(uv_work_t *work)
 }
 
 static void
-filled_cb(uv_work_t *work, int status)
+filled_cb(void *arg)
 {
-    struct batch *b = work->data;
+    struct batch *b = arg;
     struct funnel *f = b->funnel;
 
-    (void)status; /* the work is never cancelled */
     for (int i = 0; i < b->n; i++)
         submission_concluded(b->all[i]);
     free(b->task_name);
     free(b);
     scheduler_kick(f->scheduler);
-    pending_end_work(f->pending);
 }
 
 static bool
@@ -123,7 +121,6 @@ batch_new(struct funnel *f, const char *task_name)
     if (b) {
         b->funnel = f;
         b->task_name = task_name ? strdup(task_name) : NULL;
-        b->work.data = b;
     }
     return b;
 }
@@ -148,7 +145,7 @@ cancel_batch(struct batch *b, enum cancel_reason why)
             scheduler_remove(b->funnel->scheduler, &s->job);
         submission_move(s, EVENT_CANCEL);
     }
-    pending_work(b->funnel->pending, &b->work, fill_work_cb, filled_cb);
+    pending_work(b->funnel->pending, &b->work, fill_batch, filled_cb, b);
     return n;
 }
 

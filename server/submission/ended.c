@@ -55,7 +55,7 @@ count(struct submission *s)
 static void
 unregister(struct submission *s)
 {
-    registry_remove(s->funnel->registry, &s->entry);
+    registry_remove(&s->funnel->registry, &s->entry);
 }
 
 static void

@@ -292,31 +292,18 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     f->clients = clients_new();
     f->registrar = registrar_new();
     f->pending = pending_new(loop, check_drained, f);
-    f->flight = single_flight_new();
-    f->registry = registry_new();
     f->begin = driver_begin;
     f->ended = submission_ended;
     f->taken = others_take;
     f->elsewhere = elsewhere_new(loop, store, others_seen_cb, f);
     f->groups = groups_new(loop, group_progress_deadline_cb, f);
-    if (!f->counters || !f->clients || !f->registrar || !f->pending || !f->flight || !f->groups ||
-        !f->registry || !f->elsewhere) {
-        counters_free(f->counters);
-        clients_free(f->clients);
-        registrar_free(f->registrar);
-        pending_free(f->pending);
-        single_flight_free(f->flight);
-        groups_free(f->groups);
-        registry_free(f->registry);
-        elsewhere_free(f->elsewhere);
-        free(f);
+    /* On failure the process ends: what was started dies with its channels. */
+    if (!f->counters || !f->clients || !f->registrar || !f->pending || !f->groups || !f->elsewhere)
         return error_set(err, ERR_NOMEM, "no memory for the funnel");
-    }
     uv_timer_init(loop, &f->record_timer);
     uv_timer_init(loop, &f->drain_timer);
     f->record_timer.data = f;
     f->drain_timer.data = f;
-    /* On failure the process ends: what was started dies with its channels. */
     int rc = scratch_prepare(config->scratch, &f->scratch_lock, err);
     if (rc == 0)
         rc = uids_new(config->uid_first, config->uid_count, &f->uids, err);
@@ -362,20 +349,18 @@ funnel_free(struct funnel *f)
     if (!f)
         return;
     assert(f->is_stopped);
-    for (struct registry_entry *e = registry_first(f->registry), *next; e; e = next) {
+    for (struct registry_entry *e = registry_first(&f->registry), *next; e; e = next) {
         struct submission *s = scheduler_owner(e, struct submission, entry);
         next = registry_after(e);
-        registry_remove(f->registry, &s->entry);
-        flight_land(f->flight, &s->flight);
+        registry_remove(&f->registry, &s->entry);
+        flight_land(&f->flight, &s->flight);
         attempt_free(f, s->attempt);
         free(s);
     }
-    registry_free(f->registry);
     elsewhere_free(f->elsewhere);
     node_free(f->node);
     groups_free(f->groups);
     scheduler_free(f->scheduler);
-    single_flight_free(f->flight);
     clients_free(f->clients);
     reuse_keys_free(f->reuse_keys);
     counters_free(f->counters);
@@ -494,7 +479,7 @@ drain_timer_cb(uv_timer_t *timer)
     struct funnel *f = timer->data;
 
     return_ready(f);
-    for (struct registry_entry *e = registry_first(f->registry), *next; e; e = next) {
+    for (struct registry_entry *e = registry_first(&f->registry), *next; e; e = next) {
         struct submission *s = scheduler_owner(e, struct submission, entry);
         next = registry_after(e);
         s->is_returned = s->is_claiming; /* as soon as it has begun */
@@ -516,7 +501,7 @@ drain_timer_cb(uv_timer_t *timer)
 static void
 release_claimed(struct funnel *f)
 {
-    for (struct registry_entry *e = registry_first(f->registry); e; e = registry_after(e)) {
+    for (struct registry_entry *e = registry_first(&f->registry); e; e = registry_after(e)) {
         struct submission *s = scheduler_owner(e, struct submission, entry);
         if (s->is_claimed && s->state == STATE_QUEUED && !s->is_claiming)
             submission_release(s);

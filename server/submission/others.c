@@ -53,7 +53,7 @@ others_take(struct submission *s)
     scheduler_release_slot(f->scheduler, &s->job);
     e->group = s->group;
     waits_move(&s->waits, &e->waits);
-    registry_remove(f->registry, &s->entry);
+    registry_remove(&f->registry, &s->entry);
     if (s->group)
         group_begin_elsewhere(s->group, &s->member);
     if (s->is_accepted)

@@ -12,6 +12,8 @@
 #include "server/config.h"
 #include "server/queue/fair.h"
 #include "server/submission/funnel.h"
+#include "server/submission/registry.h"
+#include "server/submission/single_flight.h"
 #include "server/workers/devices.h"
 #include "server/workers/device_worker.h"
 #include "server/workers/zygote.h"
@@ -27,10 +29,8 @@ struct node;
 struct norms;
 struct pending;
 struct registrar;
-struct registry;
 struct reuse_keys;
 struct scheduler;
-struct single_flight;
 struct prefork_pool;
 struct store;
 struct submission;
@@ -49,7 +49,7 @@ struct funnel {
     struct device_worker *device_workers[DEVICES_MAX];
     int n_device_workers;
 
-    struct registry *registry;
+    struct registry registry;
     struct node *node;
     struct elsewhere *elsewhere; /* submissions of other nodes that a client here waits for */
     struct groups *groups;
@@ -61,7 +61,7 @@ struct funnel {
 
     struct asking *askings; /* submissions that wait for a read of the store (reuse.c) */
     int64_t n_asking[FAIR_URGENCIES];
-    struct single_flight *flight;
+    struct single_flight flight;
     struct reuse_keys *reuse_keys;
 
     struct clients *clients;

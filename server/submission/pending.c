@@ -57,24 +57,40 @@ pending_end_write(struct pending *p)
     pending_check(p);
 }
 
-void
-pending_work(struct pending *p, uv_work_t *work, uv_work_cb work_cb, uv_after_work_cb done_cb)
+static void
+work_cb(uv_work_t *work)
 {
-    pending_begin_write(p);
-    p->in_pool++;
-    if (!p->is_stopped) {
-        uv_queue_work(p->loop, work, work_cb, done_cb);
-        return;
-    }
-    work_cb(work);
-    done_cb(work, 0);
+    struct pending_work *w = work->data;
+    w->work_cb(w->arg);
+}
+
+static void
+done_cb(uv_work_t *work, int status)
+{
+    const struct pending_work *w = work->data;
+    struct pending *p = w->pending;
+
+    (void)status; /* the work is never cancelled */
+    w->done_cb(w->arg);
+    p->in_pool--;
+    pending_end_write(p);
 }
 
 void
-pending_end_work(struct pending *p)
+pending_work(struct pending *p, struct pending_work *w, void (*in_pool)(void *arg), void (*done)(void *arg),
+             void *arg)
 {
-    p->in_pool--;
-    pending_end_write(p);
+    *w = (struct pending_work){
+        .work.data = w, .pending = p, .work_cb = in_pool, .done_cb = done, .arg = arg
+    };
+    pending_begin_write(p);
+    p->in_pool++;
+    if (!p->is_stopped) {
+        uv_queue_work(p->loop, &w->work, work_cb, done_cb);
+        return;
+    }
+    work_cb(&w->work);
+    done_cb(&w->work, 0);
 }
 
 void

@@ -19,14 +19,21 @@ void pending_free(struct pending *p); /* NULL is fine */
 /* The daemon drains from now on. */
 void pending_drain(struct pending *p);
 bool pending_is_draining(const struct pending *p);
-/* All has stopped: work is done before the call of pending_work() returns, from now on. */
+/* All has stopped: work is done before pending_work() returns, from now on. */
 void pending_stop(struct pending *p);
 
 void pending_begin_write(struct pending *p);
 void pending_end_write(struct pending *p);
-/* Work for the pool, which is a write as well: something is stored, or answered. done_cb ends with pending_end_work(). */
-void pending_work(struct pending *p, uv_work_t *work, uv_work_cb work_cb, uv_after_work_cb done_cb);
-void pending_end_work(struct pending *p);
+/* Work for the pool, which is a write as well: something is stored, or answered. */
+struct pending_work {
+    uv_work_t work;
+    struct pending *pending;
+    void (*work_cb)(void *arg); /* in the pool */
+    void (*done_cb)(void *arg); /* then on the loop; it may free the work */
+    void *arg;
+};
+void pending_work(struct pending *p, struct pending_work *w, void (*work_cb)(void *arg),
+                  void (*done_cb)(void *arg), void *arg);
 /* Something else has changed that a stop waits for. */
 void pending_check(struct pending *p);
 

@@ -12,8 +12,6 @@
 
 #include "common/ids.h"
 
-struct registry;
-
 /* Part of a submission. All zero at first, but for its id. */
 struct registry_entry {
     UT_hash_handle hh;
@@ -24,8 +22,12 @@ struct registry_entry {
     struct registry_entry *older, *newer; /* among those that wait for the same */
 };
 
-struct registry *registry_new(void);    /* NULL: no memory */
-void registry_free(struct registry *r); /* it is empty; NULL is fine */
+/* Of its own fields. All zero at first, and once it is empty. */
+struct registry {
+    struct registry_entry *by_id;
+    /* The clock does not go back, so an appended entry is the youngest: the oldest is found without a scan. */
+    struct registry_entry *oldest[REGISTRY_FOR_DEVICE + 1];
+};
 
 void registry_add(struct registry *r, struct registry_entry *e);
 void registry_remove(struct registry *r, struct registry_entry *e);

@@ -29,14 +29,16 @@ struct rescoring {
     struct json_fault fault;
     int rc;
     struct error err;
-    uv_work_t work;
+    struct pending_work work;
     funnel_rescored_cb *cb;
     void *arg;
 };
 
 static void
-end(struct rescoring *q)
+end(void *arg)
 {
+    struct rescoring *q = arg;
+
     q->cb(q->arg, q->out, &q->fault, &q->err);
     for (size_t i = 0; q->seen && i < json_array_size(q->ids); i++)
         seen_release(&q->seen[i]);
@@ -48,9 +50,9 @@ end(struct rescoring *q)
 }
 
 static void
-score_work_cb(uv_work_t *work)
+compute(void *arg)
 {
-    struct rescoring *q = work->data;
+    struct rescoring *q = arg;
     json_t *verdict;
     size_t i;
 
@@ -74,21 +76,9 @@ score_work_cb(uv_work_t *work)
 }
 
 static void
-scored_cb(uv_work_t *work, int status)
-{
-    struct rescoring *q = work->data;
-    struct funnel *f = q->funnel;
-
-    (void)status; /* the work is never cancelled */
-    end(q);
-    pending_end_work(f->pending);
-}
-
-static void
 score(struct rescoring *q)
 {
-    q->work.data = q;
-    pending_work(q->funnel->pending, &q->work, score_work_cb, scored_cb);
+    pending_work(q->funnel->pending, &q->work, compute, end, q);
 }
 
 static void

@@ -1,27 +1,8 @@
 #include "server/submission/single_flight.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include <utlist.h>
-
-struct single_flight {
-    struct flight_member *primaries; /* by key */
-    int64_t following;
-};
-
-struct single_flight *
-single_flight_new(void)
-{
-    return calloc(1, sizeof(struct single_flight));
-}
-
-void
-single_flight_free(struct single_flight *flight)
-{
-    free(flight);
-}
 
 struct flight_member *
 flight_find(struct single_flight *flight, const char *key)

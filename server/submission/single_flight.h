@@ -12,8 +12,6 @@
 
 #include "common/hash.h"
 
-struct single_flight;
-
 /* Part of what asks. All zero at first; the fields are single_flight.c's own. */
 struct flight_member {
     UT_hash_handle hh;
@@ -22,8 +20,11 @@ struct flight_member {
     struct flight_member *primary, *followers, *prev, *next;
 };
 
-struct single_flight *single_flight_new(void);         /* NULL: no memory */
-void single_flight_free(struct single_flight *flight); /* no primary is left; NULL is fine */
+/* The same. All zero at first, and once no primary is left. */
+struct single_flight {
+    struct flight_member *primaries; /* by key */
+    int64_t following;
+};
 
 /* The primary of this key; NULL: there is none yet. */
 struct flight_member *flight_find(struct single_flight *flight, const char *key);

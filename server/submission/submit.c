@@ -52,7 +52,7 @@ struct intake {
     struct ticket *tickets; /* one for each candidate */
     int64_t created_ms;
     request_read_fn *read;
-    uv_work_t work;
+    struct pending_work work;
     struct funnel_answer answer; /* the result of reading */
     struct task_look look;     /* for the task by its name, before the rest is read, or for the inline one */
     enum funnel_refusal found; /* of the former */
@@ -64,36 +64,24 @@ struct intake {
 };
 
 static void
-release_work_cb(uv_work_t *work)
+release(void *arg)
 {
-    struct intake *in = work->data;
+    struct intake *in = arg;
 
     submit_request_release(&in->request);
     json_decref(in->body);
     free(in->tickets);
 }
 
-static void
-released_cb(uv_work_t *work, int status)
-{
-    struct intake *in = work->data;
-    struct funnel *f = in->funnel;
-
-    (void)status; /* the work is never cancelled */
-    free(in);
-    pending_end_work(f->pending);
-}
-
 /* For a group in libuv's pool, as it was read: it frees thousands of blocks. */
 static void
 intake_free(struct intake *in)
 {
-    in->work.data = in;
     if (in->is_group) {
-        pending_work(in->funnel->pending, &in->work, release_work_cb, released_cb);
+        pending_work(in->funnel->pending, &in->work, release, free, in);
         return;
     }
-    release_work_cb(&in->work);
+    release(in);
     free(in);
 }
 
@@ -172,8 +160,9 @@ added_cb(void *arg, int code, const struct error *err)
  * task that is named is known by then.
  */
 static void
-read_intake(struct intake *in)
+read_intake(void *arg)
 {
+    struct intake *in = arg;
     struct funnel_answer *a = &in->answer;
 
     a->refusal = in->read(in->body, &in->request, &a->fault);
@@ -429,12 +418,6 @@ go_on(struct intake *in)
 }
 
 static void
-read_work_cb(uv_work_t *work)
-{
-    read_intake(work->data);
-}
-
-static void
 found_again_cb(void *arg)
 {
     struct intake *in = arg;
@@ -444,27 +427,24 @@ found_again_cb(void *arg)
 }
 
 static void
-read_done_cb(uv_work_t *work, int status)
+read_done_cb(void *arg)
 {
-    struct intake *in = work->data;
-    struct funnel *f = in->funnel;
+    struct intake *in = arg;
 
-    (void)status;                                 /* the work is never cancelled */
     if (*in->task_id && in->found == FUNNEL_OK) { /* it may have been deleted meanwhile */
-        in->look = (struct task_look){ .funnel = f, .name = in->task_id, .cb = found_again_cb, .arg = in };
+        in->look =
+            (struct task_look){ .funnel = in->funnel, .name = in->task_id, .cb = found_again_cb, .arg = in };
         task_look(&in->look);
     } else {
         go_on(in);
     }
-    pending_end_work(f->pending);
 }
 
 static void
 begin_reading(struct intake *in)
 {
     if (in->is_group) { /* hundreds of candidates take longer than the loop may be away */
-        in->work.data = in;
-        pending_work(in->funnel->pending, &in->work, read_work_cb, read_done_cb);
+        pending_work(in->funnel->pending, &in->work, read_intake, read_done_cb, in);
         return;
     }
     read_intake(in);

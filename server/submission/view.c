@@ -36,7 +36,7 @@ struct showing {
     struct shown *all; /* one for each row */
     bool is_finished, is_whole;
     struct funnel *funnel;
-    uv_work_t work;
+    struct pending_work work;
     json_t *document;
     char *text;
     int rc;
@@ -229,9 +229,9 @@ document_of(struct showing *g, struct error *err)
 }
 
 static void
-make_work_cb(uv_work_t *work)
+make_document(void *arg)
 {
-    struct showing *g = work->data;
+    struct showing *g = arg;
     json_t *items;
 
     g->document = document_of(g, &g->err);
@@ -256,21 +256,12 @@ tell(struct showing *g)
 }
 
 static void
-end(struct showing *g)
+end(void *arg)
 {
+    struct showing *g = arg;
+
     tell(g);
     showing_free(g);
-}
-
-static void
-made_cb(uv_work_t *work, int status)
-{
-    struct showing *g = work->data;
-    struct funnel *f = g->funnel;
-
-    (void)status; /* the work is never cancelled */
-    end(g);
-    pending_end_work(f->pending);
 }
 
 static void
@@ -302,9 +293,8 @@ read_done_cb(void *arg)
         g->all[i].document = now ? json_deep_copy(now) : NULL; /* parts of it change as it is judged */
         json_decref(now);
     }
-    g->work.data = g;
     if (g->rc == 0)
-        pending_work(f->pending, &g->work, make_work_cb, made_cb);
+        pending_work(f->pending, &g->work, make_document, end, g);
     else
         end(g);
     pending_end_write(f->pending);
