@@ -269,8 +269,8 @@ start_workers(struct funnel *f, struct error *err)
         rc = error_set(err, ERR_NOMEM, "no memory for the scheduler");
     if (rc == 0) {
         scheduler_pause(f->scheduler, judges_nothing(f->config));
-        zygote_start(f->static_zygote);
-        zygote_start(f->zygote);
+        process_start(zygote_process(f->static_zygote));
+        process_start(zygote_process(f->zygote));
     }
     return rc;
 }
@@ -430,8 +430,8 @@ stop_workers(struct funnel *f)
     uv_timer_stop(&f->drain_timer);
     for (int i = 0; i < f->n_device_workers; i++)
         device_worker_stop(f->device_workers[i], worker_stopped_cb);
-    zygote_stop(f->static_zygote, worker_stopped_cb);
-    zygote_stop(f->zygote, worker_stopped_cb);
+    process_stop(zygote_process(f->static_zygote), worker_stopped_cb, f);
+    process_stop(zygote_process(f->zygote), worker_stopped_cb, f);
 }
 
 /* Nothing runs and nothing is being written: the workers can go. */

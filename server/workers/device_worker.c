@@ -161,7 +161,7 @@ static void
 went_down_cb(void *arg, const char *why)
 {
     struct device_worker *w = arg;
-    bool is_others = gpu_children_take_stuck(w->children) || zygote_was_killed(w->zygote) ||
+    bool is_others = gpu_children_take_stuck(w->children) || process_was_killed(zygote_process(w->zygote)) ||
                      process_was_killed(referee_process(w->referee));
 
     if (w->state == DEVICE_STARTING || w->state == DEVICE_STOPPED)
@@ -170,7 +170,7 @@ went_down_cb(void *arg, const char *why)
     canary_abandon(w->canary);
     uv_timer_stop(&w->look_timer);
     if (!w->is_stopping) {
-        zygote_kill(w->zygote, "started again with its referee");
+        process_kill(zygote_process(w->zygote), "started again with its referee");
         referee_kill(w->referee, "started again with its zygote");
     }
     gpu_children_abandon(w->children);
@@ -294,7 +294,7 @@ device_worker_new(uv_loop_t *loop, const struct config *config, struct uids *uid
         return rc;
     }
     *out = w;
-    zygote_start(w->zygote);
+    process_start(zygote_process(w->zygote));
     process_start(referee_process(w->referee));
     return 0;
 }
@@ -316,8 +316,8 @@ device_worker_stop(struct device_worker *w, void (*stopped_cb)(void *arg))
     w->stopped_cb = stopped_cb;
     went_down_cb(w, "the daemon stops");
     w->state = DEVICE_STOPPED;
-    zygote_stop(w->zygote, worker_stopped_cb);
-    referee_stop(w->referee, worker_stopped_cb);
+    process_stop(zygote_process(w->zygote), worker_stopped_cb, w);
+    process_stop(referee_process(w->referee), worker_stopped_cb, w);
 }
 
 static void

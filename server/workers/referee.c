@@ -337,12 +337,6 @@ referee_free(struct referee *r)
     free(r);
 }
 
-void
-referee_stop(struct referee *r, void (*cb)(void *arg))
-{
-    process_stop(r->process, cb, r->arg);
-}
-
 struct process *
 referee_process(const struct referee *r)
 {

@@ -38,8 +38,6 @@ int referee_new(uv_loop_t *loop, const struct config *config, const struct devic
                 const struct referee_ops *ops, void *arg, struct referee **out, struct error *err);
 void referee_free(struct referee *r);                     /* once its process has stopped; NULL is fine */
 struct process *referee_process(const struct referee *r); /* view */
-void referee_stop(struct referee *r,
-                  void (*stopped_cb)(void *arg)); /* as process_stop(), with the arg of its ops */
 void referee_kill(struct referee *r, const char *why);
 
 /* --- requests; one that is sent while it is not ready is dropped --- */

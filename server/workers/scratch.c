@@ -27,6 +27,16 @@ struct removal {
 
 static int empty_directory(struct removal *r, int fd, int depth);
 
+/* Its owner may have removed the permissions, which only root ignores. The owner's processes are gone. */
+static int
+open_entry(int parent, const char *name, int flags)
+{
+    int fd = openat(parent, name, flags);
+    if (fd < 0 && errno == EACCES && fchmodat(parent, name, 0700, 0) == 0)
+        fd = openat(parent, name, flags);
+    return fd;
+}
+
 /* A candidate may nest directories without end; below DEPTH_MAX they are brought up to the top instead. */
 static int
 remove_directory(struct removal *r, int parent, const char *name, int depth)
@@ -37,9 +47,7 @@ remove_directory(struct removal *r, int parent, const char *name, int depth)
         r->is_again = true;
         return renameat(parent, name, r->top, up);
     }
-    int fd = openat(parent, name, OPEN_DIR);
-    if (fd < 0 && errno == EACCES && fchmodat(parent, name, 0700, 0) == 0)
-        fd = openat(parent, name, OPEN_DIR);
+    int fd = open_entry(parent, name, OPEN_DIR);
     if (fd < 0 || empty_directory(r, fd, depth + 1) != 0)
         return -1;
     return unlinkat(parent, name, AT_REMOVEDIR);
@@ -209,16 +217,6 @@ struct census {
 
 static int publish_directory(struct census *c, int fd, int depth);
 
-/* Its owner may have removed the permissions, which only root ignores. The owner's processes are gone. */
-static int
-open_entry(int parent, const char *name, int flags)
-{
-    int fd = openat(parent, name, flags);
-    if (fd < 0 && errno == EACCES && fchmodat(parent, name, 0700, 0) == 0)
-        fd = openat(parent, name, flags);
-    return fd;
-}
-
 /* A hard link may lead to a file outside of this tree: a change of its owner would change that one. */
 static int
 publish_file(struct census *c, int parent, const char *name)
@@ -342,8 +340,9 @@ after_cb(uv_work_t *req, int status)
     work_free(w);
 }
 
-static int
-queue(uv_loop_t *loop, const char *from, const char *to, scratch_publish_cb *cb, void *arg, struct error *err)
+int
+scratch_publish(uv_loop_t *loop, const char *from, const char *to, scratch_publish_cb *cb, void *arg,
+                struct error *err)
 {
     struct work *w = calloc(1, sizeof(*w));
 
@@ -365,13 +364,6 @@ void
 scratch_remove(uv_loop_t *loop, const char *path)
 {
     struct error err = { 0 };
-    if (queue(loop, path, NULL, NULL, NULL, &err) != 0)
+    if (scratch_publish(loop, path, NULL, NULL, NULL, &err) != 0)
         log_warn("scratch", "%s", err.text);
-}
-
-int
-scratch_publish(uv_loop_t *loop, const char *from, const char *to, scratch_publish_cb *cb, void *arg,
-                struct error *err)
-{
-    return queue(loop, from, to, cb, arg, err);
 }

@@ -248,7 +248,7 @@ timer_cb(uv_timer_t *timer)
     } else {
         log_error(c->name, "does not end after SIGKILL");
         c->end.is_stuck = true;
-        zygote_kill(c->zygote, "a killed child does not end");
+        process_kill(c->zygote->process, "a killed child does not end");
     }
 }
 
@@ -471,7 +471,7 @@ message_cb(void *arg, struct message *m)
     else if (c && strcmp(event, "exited") == 0)
         exited(c, m);
     else
-        zygote_kill(z, "it spoke of a child that is not there");
+        process_kill(z->process, "it spoke of a child that is not there");
 }
 
 static void
@@ -486,7 +486,7 @@ ready_cb(void *arg, json_t *message)
     z->lacks_layers = layers_check(z->config->sandbox_require, layers, &err) != 0;
     if (z->lacks_layers) {
         log_error(z->name, "out of service: %s", err.text);
-        zygote_kill(z, err.text);
+        process_kill(z->process, err.text);
         return;
     }
     z->ops->ready(z->arg);
@@ -523,7 +523,7 @@ down_cb(void *arg, const char *why)
     {
         if (outlives)
             kill_group(c);
-        c->end.is_others = zygote_was_killed(z);
+        c->end.is_others = process_was_killed(z->process);
         lose(c, why);
     }
     if (z->ops->down)
@@ -588,22 +588,10 @@ zygote_free(struct zygote *z)
     free(z);
 }
 
-void
-zygote_start(struct zygote *z)
+struct process *
+zygote_process(const struct zygote *z)
 {
-    process_start(z->process);
-}
-
-void
-zygote_kill(struct zygote *z, const char *why)
-{
-    process_kill(z->process, why);
-}
-
-void
-zygote_stop(struct zygote *z, void (*stopped_cb)(void *arg))
-{
-    process_stop(z->process, stopped_cb, z->arg);
+    return z->process;
 }
 
 bool
@@ -622,12 +610,6 @@ const char *
 zygote_name(const struct zygote *z)
 {
     return z->name;
-}
-
-bool
-zygote_was_killed(const struct zygote *z)
-{
-    return process_was_killed(z->process);
 }
 
 json_t *

@@ -33,10 +33,8 @@ struct zygote_ops {
 int zygote_new(uv_loop_t *loop, const struct config *config, struct uids *uids, struct cgroups *cgroups,
                const char *name, const char *kind, const struct device *device, const struct zygote_ops *ops,
                void *arg, struct zygote **out, struct error *err);
-void zygote_start(struct zygote *z);
-void zygote_kill(struct zygote *z, const char *why);
-void zygote_stop(struct zygote *z, void (*stopped_cb)(void *arg));
-void zygote_free(struct zygote *z); /* after it has stopped; NULL is fine */
+struct process *zygote_process(const struct zygote *z); /* view */
+void zygote_free(struct zygote *z);                     /* after it has stopped; NULL is fine */
 bool zygote_is_ready(const struct zygote *z);
 /*
  * At its last start its children would have lacked a layer that sandbox_require lists: it is out of service, and
@@ -44,7 +42,6 @@ bool zygote_is_ready(const struct zygote *z);
  */
 bool zygote_lacks_layers(const struct zygote *z);
 const char *zygote_name(const struct zygote *z); /* view */
-bool zygote_was_killed(const struct zygote *z);  /* as process_was_killed() */
 /* {"name","kind","device","pid","state","starts","children":{ROLE: n},"why"}; given. */
 json_t *zygote_status(const struct zygote *z);
 json_t *zygote_ready_message(const struct zygote *z); /* view; NULL before it was ready once */
