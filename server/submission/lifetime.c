@@ -367,7 +367,7 @@ funnel_free(struct funnel *f)
     registrar_free(f->registrar);
     pending_free(f->pending);
     json_decref(f->calibrations);
-    baselines_free(f);
+    json_decref(f->baselines);
     for (int role = 0; role < CHILD_RUN; role++)
         prefork_pool_free(f->stage_pools[role]);
     zygote_free(f->static_zygote);

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <uthash.h>
-
 #include "common/auto.h"
 #include "common/classes.h"
 #include "common/clock.h"
@@ -36,31 +34,6 @@
 #define BASELINES_MAX 4096
 #define COMPILE_STAGES 3 /* stage limits that compiling and checking may take together */
 
-struct baseline {
-    UT_hash_handle hh; /* in order of making */
-    char key[HASH_TEXT_SIZE];
-    json_t *told;
-};
-
-static void
-baseline_free(struct baseline *b)
-{
-    json_decref(b->told);
-    free(b);
-}
-
-void
-baselines_free(struct funnel *f)
-{
-    struct baseline *b, *next;
-
-    HASH_ITER(hh, f->baselines, b, next)
-    {
-        HASH_DEL(f->baselines, b);
-        baseline_free(b);
-    }
-}
-
 /*
  * Everything that the ratio may depend on, the whole policy included, so that ratios of few trials are not used for
  * another policy. "": no memory.
@@ -84,25 +57,16 @@ keep(struct submission *s)
     struct funnel *f = s->funnel;
     const struct attempt *j = s->attempt;
     const char *outcome = json_string_value(json_object_get(j->baseline, "outcome"));
-    struct baseline *b, *old;
     char key[HASH_TEXT_SIZE] = "";
 
     key_of(j, key);
     if (!*key || !outcome || strcmp(outcome, "inconclusive") == 0 || strcmp(outcome, "lost") == 0)
         return;
-    HASH_FIND_STR(f->baselines, key, old);
-    if (!old && HASH_COUNT(f->baselines) >= BASELINES_MAX)
-        old = f->baselines;
-    if (old) {
-        HASH_DEL(f->baselines, old);
-        baseline_free(old);
-    }
-    b = calloc(1, sizeof(*b));
-    if (!b)
-        return;
-    memcpy(b->key, key, sizeof(b->key));
-    b->told = json_incref(j->baseline);
-    HASH_ADD_STR(f->baselines, key, b);
+    if (!f->baselines)
+        f->baselines = json_object();
+    if (!json_object_get(f->baselines, key) && json_object_size(f->baselines) >= BASELINES_MAX)
+        json_object_del(f->baselines, json_object_iter_key(json_object_iter(f->baselines))); /* the oldest */
+    json_object_set(f->baselines, key, j->baseline);
 }
 
 /* --- how it went --- */
@@ -194,15 +158,14 @@ bool
 baseline_begin(struct submission *s)
 {
     struct attempt *j = s->attempt;
-    struct baseline *known = NULL;
     char key[HASH_TEXT_SIZE] = "";
 
     if (!is_wanted(j))
         return false;
     key_of(j, key);
-    HASH_FIND_STR(s->funnel->baselines, key, known);
+    json_t *known = json_object_get(s->funnel->baselines, key);
     if (known) {
-        j->baseline = json_deep_copy(known->told);
+        j->baseline = json_deep_copy(known);
         json_object_set_new(j->baseline, "cached", json_true());
         return false;
     }

@@ -4,7 +4,6 @@
 
 #include <stdbool.h>
 
-struct funnel;
 struct stage_report;
 struct submission;
 
@@ -13,6 +12,5 @@ bool baseline_begin(struct submission *s);
 /* True: that was all, and s->attempt->baseline has the result. */
 bool baseline_report(struct submission *s, const struct stage_report *r);
 void baseline_lost(struct submission *s, const char *why); /* the device worker went down meanwhile */
-void baselines_free(struct funnel *f);
 
 #endif

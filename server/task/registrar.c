@@ -57,14 +57,8 @@ struct registration {
     struct asker *runner; /* in its turn it has a device worker; NULL: it waits for one, or is being stored */
 };
 
-struct known_task {
-    UT_hash_handle hh;
-    char id[HASH_TEXT_SIZE];
-};
-
 struct registrar {
-    struct known_task *known;
-    struct known_task *removing;        /* tasks that are not found any more */
+    json_t *known, *removing;           /* ids of tasks, as keys; the latter are not found any more */
     struct registration *registrations; /* in progress, by task id */
     int64_t removed;                    /* number of removed tasks */
 };
@@ -72,67 +66,47 @@ struct registrar {
 /* --- known tasks --- */
 
 static bool
-has(struct known_task *tasks, const char *id)
+has(json_t *ids, const char *id)
 {
-    struct known_task *t;
-
-    HASH_FIND_STR(tasks, id, t);
-    return t != NULL;
-}
-
-static int
-add(struct known_task **tasks, const char *id)
-{
-    struct known_task *t = calloc(1, sizeof(*t));
-
-    if (!t)
-        return ERR_NOMEM;
-    snprintf(t->id, sizeof(t->id), "%s", id);
-    HASH_ADD_STR(*tasks, id, t);
-    return 0;
-}
-
-static void
-drop(struct known_task **tasks, const char *id)
-{
-    struct known_task *t;
-
-    HASH_FIND_STR(*tasks, id, t);
-    if (t)
-        HASH_DEL(*tasks, t);
-    free(t);
+    return json_object_get(ids, id) != NULL;
 }
 
 static void
 remember(struct funnel *f, const char *id)
 {
-    if (has(f->registrar->known, id))
-        return;
-    if (HASH_COUNT(f->registrar->known) >= KNOWN_MAX) /* the one known longest makes room */
-        drop(&f->registrar->known, f->registrar->known->id);
-    add(&f->registrar->known, id); /* without memory it is read again */
+    json_t *known = f->registrar->known;
+
+    if (!has(known, id) && json_object_size(known) >= KNOWN_MAX) /* the one known longest makes room */
+        json_object_del(known, json_object_iter_key(json_object_iter(known)));
+    json_object_set_new(known, id, json_true()); /* without memory it is read again */
 }
 
 struct registrar *
 registrar_new(void)
 {
-    return calloc(1, sizeof(struct registrar));
+    struct registrar *r = calloc(1, sizeof(*r));
+
+    if (r) {
+        r->known = json_object();
+        r->removing = json_object();
+    }
+    return r;
 }
 
 void
 registrar_free(struct registrar *r)
 {
-    while (r && r->known)
-        drop(&r->known, r->known->id);
-    while (r && r->removing)
-        drop(&r->removing, r->removing->id);
+    if (!r)
+        return;
+    json_decref(r->known);
+    json_decref(r->removing);
     free(r);
 }
 
 int64_t
 registrar_known(const struct registrar *r)
 {
-    return (int64_t)HASH_COUNT(r->known);
+    return (int64_t)json_object_size(r->known);
 }
 
 static bool
@@ -691,7 +665,7 @@ named_cb(void *arg, int code, const struct error *err)
     if (code != 0)
         json_refuse(&n->answer.fault, n->name ? "/name" : "", "%s", log_for_client(n->answer.id, err));
     if (!n->name) {
-        drop(&f->registrar->removing, n->answer.id);
+        json_object_del(f->registrar->removing, n->answer.id);
         f->registrar->removed += code == 0;
     }
     n->cb(n->arg, &n->answer);
@@ -826,12 +800,12 @@ funnel_remove_task(struct funnel *f, const char *client, const char *id, funnel_
     struct naming *n = naming_new(f, client, NULL, id, cb, arg);
     if (!n)
         return;
-    if (add(&f->registrar->removing, id) != 0) {
+    if (json_object_set_new(f->registrar->removing, id, json_true()) != 0) {
         naming_free(n);
         answer_now(f, FUNNEL_UNAVAILABLE, "no memory", NULL, cb, arg);
         return;
     }
-    drop(&f->registrar->known, id);
+    json_object_del(f->registrar->known, id);
     pending_begin_write(f->pending);
     if (store_remove_task(f->store, client, id, named_cb, n, &err) != 0)
         named_cb(n, err.code, &err);
