@@ -18,6 +18,8 @@ struct labels;
 /* An opened database: the first member of the back end's own struct. */
 struct store_backend {
     const struct backend_ops *ops;
+    struct store_lease lease; /* of this daemon */
+    const char *name;         /* the name in log lines; the back end's own */
     /* Of the writer's thread: */
     struct packer packer;
     int64_t pruned_s; /* when sums that are too old were last removed */
@@ -83,12 +85,10 @@ struct ownership_ops {
 enum store_duty { DUTY_SWEEPS, DUTY_PRUNES };
 
 struct backend_ops {
-    /* Loop's thread. lease: of this daemon, view. A reader is given: free() of its own table. close: once no reader is left. */
-    const struct store_lease *(*lease)(const struct store_backend *b);
+    /* Loop's thread. A reader is given: free() of its own table. close: once no reader is left. */
     int (*reader_new)(struct store_backend *b, struct store_reader **out, struct error *err);
     void (*close)(struct store_backend *b);
-    const char *(*name)(const struct store_backend *b);  /* the name in log lines */
-    int64_t (*log_bytes)(const struct store_backend *b); /* of the write-ahead log; 0: not known here */
+    int64_t (*log_bytes)(const struct store_backend *b); /* of the write-ahead log; NULL: not known here */
 
     /* Any thread. is_away: begin() waits for the database. hurry: stop that wait and fail. NULL: it never waits. */
     bool (*is_away)(const struct store_backend *b);

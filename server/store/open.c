@@ -101,7 +101,7 @@ store_read(struct store *s, store_read_cb *read_cb, store_read_done_cb *done_cb,
 const struct store_lease *
 store_lease(const struct store *s)
 {
-    return s->backend->ops->lease(s->backend);
+    return &s->backend->lease;
 }
 
 int64_t
@@ -119,7 +119,7 @@ store_commits(const struct store *s)
 const char *
 store_shown(const struct store *s)
 {
-    return s->backend->ops->name(s->backend);
+    return s->backend->name;
 }
 
 const char *
@@ -145,5 +145,6 @@ store_figures(struct store *s, struct store_figures *out)
 {
     memset(out, 0, sizeof(*out));
     writer_figures(s->writer, out);
-    out->wal_bytes = s->backend->ops->log_bytes(s->backend);
+    if (s->backend->ops->log_bytes)
+        out->wal_bytes = s->backend->ops->log_bytes(s->backend);
 }

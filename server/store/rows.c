@@ -69,35 +69,23 @@ group_row_release(struct group_row *r)
     memset(r, 0, sizeof(*r));
 }
 
-/* Duplicate one text; NULL stays NULL. code remembers that one of several failed. */
+/* NULL stays NULL. rc remembers that one of several failed. */
 static char *
-dup_text(const char *text, int *rc)
+dup_bytes(const char *bytes, size_t size, int *rc)
 {
-    char *copy;
+    char *copy = bytes ? malloc(size + 1) : NULL;
 
-    if (!text)
-        return NULL;
-    copy = strdup(text);
-    if (!copy)
+    if (bytes && !copy)
         *rc = ERR_NOMEM;
+    if (copy)
+        *(char *)mempcpy(copy, bytes, size) = '\0';
     return copy;
 }
 
 static char *
-dup_bytes(const char *bytes, size_t size, int *rc)
+dup_text(const char *text, int *rc)
 {
-    char *copy;
-
-    if (!bytes)
-        return NULL;
-    copy = malloc(size + 1);
-    if (!copy) {
-        *rc = ERR_NOMEM;
-        return NULL;
-    }
-    memcpy(copy, bytes, size);
-    copy[size] = '\0';
-    return copy;
+    return dup_bytes(text, text ? strlen(text) : 0, rc);
 }
 
 int

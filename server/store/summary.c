@@ -1,5 +1,6 @@
 #include "server/store/summary.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include <jansson.h>
 
 #include "common/auto.h"
+#include "common/json.h"
 #include "common/stages.h"
 #include "common/utf8.h"
 #include "server/store/store.h"
@@ -19,58 +21,47 @@ const struct summary_span summary_spans[SUMMARY_NSPANS] = {
     { STORE_TREND_LONG_S, 31 * 86400 },
 };
 
-static bool
-is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
-static bool
-is_hex(char c)
-{
-    return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-}
-
 /* Part of a name, or of a character beyond ASCII. */
 static bool
-is_wordy(char c)
+is_wordy(unsigned char c)
 {
-    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c & 0x80);
+    return isalnum(c) || c == '_' || c >= 0x80;
 }
 
 /* How many bytes at text are one number: 12, 0x7f3a, -0.5, 1.5e-07; 0: none begins there. */
 static size_t
-number_size(const char *text, size_t size)
+number_size(const unsigned char *text, size_t size)
 {
     size_t i = size > 1 && text[0] == '-' ? 1 : 0;
 
-    if (i >= size || !is_digit(text[i]))
+    if (i >= size || !isdigit(text[i]))
         return 0;
-    if (text[i] == '0' && i + 2 < size && text[i + 1] == 'x' && is_hex(text[i + 2])) {
-        for (i += 2; i < size && is_hex(text[i]); i++)
+    if (text[i] == '0' && i + 2 < size && text[i + 1] == 'x' && isxdigit(text[i + 2])) {
+        for (i += 2; i < size && isxdigit(text[i]); i++)
             ;
         return i;
     }
-    while (i < size && (is_digit(text[i]) || (text[i] == '.' && i + 1 < size && is_digit(text[i + 1]))))
+    while (i < size && (isdigit(text[i]) || (text[i] == '.' && i + 1 < size && isdigit(text[i + 1]))))
         i++;
     size_t e = i + 1;
     if (i < size && (text[i] == 'e' || text[i] == 'E')) {
         e += e < size && (text[e] == '-' || text[e] == '+');
-        if (e < size && is_digit(text[e]))
-            for (i = e; i < size && is_digit(text[i]); i++)
+        if (e < size && isdigit(text[e]))
+            for (i = e; i < size && isdigit(text[i]); i++)
                 ;
     }
     return i;
 }
 
 void
-summary_message(const char *text, size_t size, char out[SUMMARY_MESSAGE_SIZE])
+summary_message(const char *message, size_t size, char out[SUMMARY_MESSAGE_SIZE])
 {
+    const unsigned char *text = (const unsigned char *)message;
     const size_t room = SUMMARY_MESSAGE_SIZE - 1;
     size_t n = 0, i = 0, skip;
 
     while (i < size && n < room) {
-        unsigned char c = (unsigned char)text[i];
+        unsigned char c = text[i];
         bool is_inside = i > 0 && is_wordy(text[i - 1]);
         if (c <= ' ' || c == 0x7f) {
             if (n > 0 && out[n - 1] != ' ')
@@ -80,11 +71,11 @@ summary_message(const char *text, size_t size, char out[SUMMARY_MESSAGE_SIZE])
             out[n++] = '#';
             i += skip;
         } else {
-            out[n++] = text[i++];
+            out[n++] = message[i++];
         }
     }
-    if (i < size && ((unsigned char)text[i] & 0xc0) == 0x80) { /* in the middle of a character */
-        out[n] = text[i];
+    if (i < size && (text[i] & 0xc0) == 0x80) { /* in the middle of a character */
+        out[n] = message[i];
         n = utf8_cut(out, n);
     }
     while (n > 0 && out[n - 1] == ' ')
@@ -105,13 +96,6 @@ is_starred(json_t *name)
 {
     size_t size = json_string_length(name);
     return size > 0 && json_string_value(name)[size - 1] == '*';
-}
-
-static double
-take_number(json_t *object, const char *key)
-{
-    json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
 /* Past "word ": the word is what up to ": " or, with has_more, ", " stands there. NULL: it is something else. */
@@ -170,7 +154,7 @@ waited(json_t *stages)
 
     json_array_foreach(stages, i, stage)
     {
-        double ms = take_number(stage, "wait_ms");
+        double ms = number_or_nan(stage, "wait_ms");
         sum += ms >= 0 ? ms : 0;
     }
     return sum;
@@ -194,12 +178,12 @@ summary_read(const char *verdict, struct summary *out)
     out->wait_ms = waited(json_object_get(v, "stages"));
     out->is_weakened = is_starred(json_object_get(v, "policy"));
     bool is_ok = out->class_ == CLASS_OK;
-    if (is_ok && take_number(components, "timed") == 1) {
-        out->speedup = take_number(components, "speedup");
-        out->speedup_lo = take_number(components, "speedup_lo");
-        out->speedup_hi = take_number(components, "speedup_hi");
-        out->candidate_ms = take_number(timing, "candidate_ms");
-        out->reference_ms = take_number(timing, "reference_ms");
+    if (is_ok && number_or_nan(components, "timed") == 1) {
+        out->speedup = number_or_nan(components, "speedup");
+        out->speedup_lo = number_or_nan(components, "speedup_lo");
+        out->speedup_hi = number_or_nan(components, "speedup_hi");
+        out->candidate_ms = number_or_nan(timing, "candidate_ms");
+        out->reference_ms = number_or_nan(timing, "reference_ms");
     }
     if (!is_ok)
         take_message(v, out);

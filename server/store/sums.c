@@ -262,7 +262,7 @@ sums_add(struct store_backend *b, const struct submission_row *row, const char *
          const struct labels *labels, struct error *err)
 {
     struct counted c = {
-        .row = row, .task_id = task_id, .client = client, .labels = labels, .node = b->ops->lease(b)->node
+        .row = row, .task_id = task_id, .client = client, .labels = labels, .node = b->lease.node
     };
 
     if (!summary_read(row->verdict, &c.is))

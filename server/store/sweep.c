@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "common/auto.h"
 #include "common/buffer.h"
 
 /*

@@ -25,17 +25,14 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include <utlist.h>
+
 #include "common/clock.h"
 #include "common/log.h"
 #include "server/store/backend.h"
 
 #define TRIES 8 /* of a transaction that is lost without an error of its writes */
 #define WRITER_WEIGHT_MAX ((size_t)256 * 1024 * 1024)
-
-struct write_list {
-    struct write *first;
-    struct write **end;
-};
 
 struct writer {
     struct store_backend *backend;
@@ -45,7 +42,7 @@ struct writer {
     /* loop thread only */
     uv_loop_t *loop;
     uv_idle_t idle; /* active while fresh is not empty */
-    struct write_list fresh;
+    struct write *fresh;
     size_t limit, under_way, weight;
     int64_t commits_told; /* when callbacks last began to run; some of the next may be among them */
     int handles_open;
@@ -53,7 +50,7 @@ struct writer {
 
     pthread_mutex_t mutex; /* guards what follows */
     pthread_cond_t wake;
-    struct write_list queued, finished;
+    struct write *queued, *finished;
     bool is_stopping;
     int64_t commits, rows_written;
     double commit_ms_last, commit_ms_max;
@@ -61,30 +58,12 @@ struct writer {
     struct histogram commit_seconds;
 };
 
-static void
-list_init(struct write_list *l)
-{
-    l->first = NULL;
-    l->end = &l->first;
-}
-
-static void
-list_append(struct write_list *l, struct write *w)
-{
-    w->next = NULL;
-    *l->end = w;
-    l->end = &w->next;
-}
-
 /* Move all of `from` to the end of `to`. */
 static void
-list_move(struct write_list *from, struct write_list *to)
+move(struct write **from, struct write **to)
 {
-    if (!from->first)
-        return;
-    *to->end = from->first;
-    to->end = from->end;
-    list_init(from);
+    DL_CONCAT(*to, *from);
+    *from = NULL;
 }
 
 /* --- the writer's thread --- */
@@ -221,22 +200,21 @@ static void *
 writer_main(void *arg)
 {
     struct writer *w = arg;
-    struct write_list mine;
+    struct write *mine = NULL;
 
     for (;;) {
-        list_init(&mine);
         pthread_mutex_lock(&w->mutex);
-        while (!w->queued.first && !w->is_stopping)
+        while (!w->queued && !w->is_stopping)
             pthread_cond_wait(&w->wake, &w->mutex);
-        list_move(&w->queued, &mine);
+        move(&w->queued, &mine);
         pthread_mutex_unlock(&w->mutex);
-        if (!mine.first)
+        if (!mine)
             return NULL;
 
-        commit_list(w, mine.first);
+        commit_list(w, mine);
 
         pthread_mutex_lock(&w->mutex);
-        list_move(&mine, &w->finished);
+        move(&mine, &w->finished);
         pthread_mutex_unlock(&w->mutex);
         uv_async_send(&w->async);
     }
@@ -250,7 +228,7 @@ writer_main(void *arg)
 static void
 note_outcome(struct writer *w, const struct write *write)
 {
-    const char *name = w->backend->ops->name(w->backend);
+    const char *name = w->backend->name;
 
     if (write->code == ERR_STORE && !w->is_failing)
         log_error("store", "nothing can be written to %s: %s", name, write->error.text);
@@ -280,17 +258,15 @@ deliver_one(struct writer *w, struct write *write)
 static void
 deliver(struct writer *w)
 {
-    struct write_list mine;
+    struct write *mine = NULL, *write, *next;
 
-    list_init(&mine);
     pthread_mutex_lock(&w->mutex);
-    list_move(&w->finished, &mine);
+    move(&w->finished, &mine);
     w->commits_told = w->commits;
     pthread_mutex_unlock(&w->mutex);
     w->is_delivering = true;
-    while (mine.first) {
-        struct write *write = mine.first;
-        mine.first = write->next;
+    DL_FOREACH_SAFE(mine, write, next)
+    {
         deliver_one(w, write);
     }
     w->is_delivering = false;
@@ -306,7 +282,7 @@ static void
 hand_over(struct writer *w)
 {
     pthread_mutex_lock(&w->mutex);
-    list_move(&w->fresh, &w->queued);
+    move(&w->fresh, &w->queued);
     pthread_cond_signal(&w->wake);
     pthread_mutex_unlock(&w->mutex);
 }
@@ -373,9 +349,6 @@ writer_new(uv_loop_t *loop, struct store_backend *b, size_t limit, struct writer
     w->loop = loop;
     w->backend = b;
     w->limit = limit;
-    list_init(&w->fresh);
-    list_init(&w->queued);
-    list_init(&w->finished);
     rc = uv_async_init(loop, &w->async, async_cb);
     if (rc < 0) {
         free(w);
@@ -461,7 +434,7 @@ writer_put(struct writer *w, struct write *write, struct error *err)
     if (w->under_way++ == 0)
         uv_ref((uv_handle_t *)&w->async);
     w->weight += write->weight;
-    list_append(&w->fresh, write);
+    DL_APPEND(w->fresh, write);
     uv_idle_start(&w->idle, idle_cb);
     return 0;
 }

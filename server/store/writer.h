@@ -16,7 +16,7 @@
 
 /* One queued write. */
 struct write {
-    struct write *next;
+    struct write *prev, *next;
     change_fn *
         change; /* made inside a savepoint, on the writer's thread; perhaps twice (after a rolled back transaction) */
     void *what;                    /* to change: memory of the write */

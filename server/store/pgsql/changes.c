@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 
-#include "common/auto.h"
 #include "server/store/labels.h"
 #include "server/store/sweep.h"
 

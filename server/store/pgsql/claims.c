@@ -181,7 +181,7 @@ pg_leave(struct pgsql *p)
         pg_run(&p->link, "end a lease",
                "UPDATE node SET lease_until_ms = now_ms()"
                " WHERE name = $1 AND epoch = $2 AND lease_until_ms > now_ms()",
-               SQL_VALUES(sql_text(p->lease.node), sql_int(p->epoch)), NULL, &unused);
+               SQL_VALUES(sql_text(p->base.lease.node), sql_int(p->epoch)), NULL, &unused);
 }
 
 const char pg_nodes[] = "SELECT name, epoch, lease_until_ms - now_ms(), draining, about,"

@@ -56,12 +56,12 @@ show_url(struct pgsql *p, struct error *err)
 static int
 join(struct pgsql *p, const struct store_options *o, struct error *err)
 {
-    struct store_order order = { .lease = p->lease, .lease_ms = o->lease_ms };
+    struct store_order order = { .lease = p->base.lease, .lease_ms = o->lease_ms };
     int rc = pg_transaction_begin(&p->base, err);
 
     if (rc == 0)
         rc = pg_ownership.join(&p->base, &order, err);
-    p->lease.epoch = order.got_lease.epoch;
+    p->base.lease.epoch = order.got_lease.epoch;
     if (rc == 0)
         rc = pg_transaction_commit(&p->base, err);
     return rc;
@@ -72,14 +72,14 @@ connect_and_join(struct pgsql *p, const struct store_options *o, struct error *e
 {
     size_t n;
     const struct pg_step *steps = pg_schema_steps(&n);
-    int rc = pg_link_open(&p->link, p->where, p->lease.node, err);
+    int rc = pg_link_open(&p->link, p->where, p->base.lease.node, err);
 
     if (rc == 0)
         rc = pg_check_server(&p->link, p->is_relaxed, err);
     if (rc == 0)
         rc = pg_schema_migrate(&p->link, steps, n, err);
     if (rc == 0 && o->lease_ms != STORE_LEASE_ENDLESS)
-        rc = pg_wait_name(&p->link, p->lease.node, o->lease_ms, err);
+        rc = pg_wait_name(&p->link, p->base.lease.node, o->lease_ms, err);
     return rc == 0 ? join(p, o, err) : rc;
 }
 
@@ -91,7 +91,7 @@ connect_and_compare(struct pgsql *p, struct store_schema *out, struct error *err
 
     pg_schema_steps(&n);
     out->known = (int64_t)n;
-    int rc = pg_link_open(&p->link, p->where, p->lease.node, err);
+    int rc = pg_link_open(&p->link, p->where, p->base.lease.node, err);
     if (rc == 0)
         rc = pg_check_server(&p->link, p->is_relaxed, err);
     return rc == 0 ? pg_schema_look(&p->link, n, &out->version, err) : rc;
@@ -106,7 +106,8 @@ connect_and_look(struct pgsql *p, struct store_found *out, struct error *err)
 
     if (rc == 0)
         rc = pg_find_holder(&p->link, PG_HELD_S, out->holder, sizeof(out->holder), err);
-    return rc == 0 && schema.version > 0 ? pg_is_alive(&p->link, p->lease.node, &out->is_alive, err) : rc;
+    return rc == 0 && schema.version > 0 ? pg_is_alive(&p->link, p->base.lease.node, &out->is_alive, err)
+                                         : rc;
 }
 
 static int
@@ -122,14 +123,15 @@ connect_and_migrate(struct pgsql *p, bool only_look, struct store_schema *out, s
 static int
 fill(struct pgsql *p, const char *where, const struct store_options *o, struct error *err)
 {
-    if (!*o->node || strlen(o->node) >= sizeof(p->lease.node))
+    if (!*o->node || strlen(o->node) >= sizeof(p->base.lease.node))
         return error_set(err, ERR_INPUT, "the name of a node has 1 to %d bytes", STORE_NODE_SIZE - 1);
-    snprintf(p->lease.node, sizeof(p->lease.node), "%s", o->node);
+    snprintf(p->base.lease.node, sizeof(p->base.lease.node), "%s", o->node);
     p->is_relaxed = o->is_relaxed;
     p->where = strdup(where);
     if (!p->where)
         return error_set(err, ERR_NOMEM, "no memory to open the store");
     int rc = show_url(p, err);
+    p->base.name = p->shown;
     if (rc == 0)
         rc = packer_init(&p->base.packer, err);
     return rc;
@@ -155,12 +157,6 @@ close_all(struct store_backend *base)
     free(p);
 }
 
-static const struct store_lease *
-lease(const struct store_backend *base)
-{
-    return &((const struct pgsql *)base)->lease;
-}
-
 static int
 new_reader(struct store_backend *base, struct store_reader **out, struct error *err)
 {
@@ -170,19 +166,6 @@ new_reader(struct store_backend *base, struct store_reader **out, struct error *
     if (rc < 0)
         error_prefix(err, "%s", p->shown);
     return rc;
-}
-
-static const char *
-name(const struct store_backend *base)
-{
-    return ((const struct pgsql *)base)->shown;
-}
-
-static int64_t
-log_bytes(const struct store_backend *base)
-{
-    (void)base;
-    return 0; /* the server's own affair */
 }
 
 /* The transaction's own row needs no new space; the row written here does, and is removed again. */
@@ -204,11 +187,8 @@ probe(struct store_backend *base, void *what, struct error *err)
 }
 
 static const struct backend_ops pgsql_ops = {
-    .lease = lease,
     .reader_new = new_reader,
     .close = close_all,
-    .name = name,
-    .log_bytes = log_bytes,
     .is_away = pg_is_away,
     .hurry = pg_hurry,
     .begin = pg_transaction_begin,

@@ -13,7 +13,6 @@ struct pgsql {
     char *where; /* the URL, with what it may say of a password */
     char *shown; /* the database's name in log lines */
     struct pg_link link;
-    struct store_lease lease;
     int64_t epoch;                     /* of the last life that was joined */
     char after[STORE_KEY_CLIENT_SIZE]; /* the client at which the last claim ended looking */
     bool is_held;                      /* a session has a transaction open for too long */

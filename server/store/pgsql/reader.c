@@ -92,7 +92,7 @@ pg_reader_new(struct pgsql *p, struct store_reader **out, struct error *err)
         return error_set(err, ERR_NOMEM, "no memory for the store's reader");
     r->base.ops = &reader_ops;
     r->of = p;
-    int rc = pg_link_open(&r->link, p->where, p->lease.node, err);
+    int rc = pg_link_open(&r->link, p->where, p->base.lease.node, err);
     if (rc < 0) {
         reader_free(&r->base);
         return rc;

@@ -1,6 +1,5 @@
 #include "server/store/pgsql/reading.h"
 
-#include "common/auto.h"
 #include "common/clock.h"
 #include "common/log.h"
 
@@ -32,7 +31,7 @@ connect_again(struct pg_reader *r, struct error *err)
     struct error why;
 
     if (r->tried_ns == 0 || now_ns - r->tried_ns >= RETRY_NS) {
-        if (pg_link_open(&r->link, r->of->where, r->of->lease.node, &why) == 0) {
+        if (pg_link_open(&r->link, r->of->where, r->of->base.lease.node, &why) == 0) {
             r->tried_ns = 0;
             return 0;
         }

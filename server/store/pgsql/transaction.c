@@ -76,7 +76,7 @@ connect_again(struct pgsql *p, struct error *err)
         err = &unused;
     for (int64_t delay_ms = BACKOFF_FIRST_MS;; back_off(p, &delay_ms)) {
         bool is_last = atomic_load(&p->is_hurried);
-        int rc = pg_link_open(&p->link, p->where, p->lease.node, err);
+        int rc = pg_link_open(&p->link, p->where, p->base.lease.node, err);
         if (rc == 0)
             rc = pg_check_server(&p->link, p->is_relaxed, err);
         p->link.is_lost = rc < 0;

@@ -16,17 +16,6 @@
 #define NODE "this"  /* a file has one node at a time: it needs no name */
 #define BUSY_MS 5000 /* how long the writer waits for a person's sqlite3 shell */
 
-static char *
-path_with(const char *path, const char *suffix)
-{
-    size_t size = strlen(path) + strlen(suffix) + 1;
-    char *out = malloc(size);
-
-    if (out)
-        snprintf(out, size, "%s%s", path, suffix);
-    return out;
-}
-
 /* SQLite would make it readable by all; it holds secret seeds and people's code. */
 static int
 create_file(const char *path, struct error *err)
@@ -57,10 +46,10 @@ refuse_second(int fd, const char *lock_path, const char *path, struct error *err
 static int
 take_lock(struct sqlite *s, const char *path, struct error *err)
 {
-    AUTO_FREE char *lock_path = path_with(path, ".lock");
+    AUTO_FREE char *lock_path = NULL;
     AUTO_FD int fd = -1;
 
-    if (!lock_path)
+    if (asprintf(&lock_path, "%s.lock", path) < 0)
         return error_set(err, ERR_NOMEM, "no memory to lock %s", path);
     fd = open(lock_path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
     if (fd < 0)
@@ -126,12 +115,11 @@ open_files(struct sqlite *s, const char *path, struct error *err)
         return db_fail(s->db.handle, err, path);
     sqlite3_extended_result_codes(s->db.handle, 1);
     sqlite3_busy_timeout(s->db.handle, BUSY_MS);
-    file = sqlite3_db_filename(s->db.handle, "main");
+    file = s->base.name = sqlite3_db_filename(s->db.handle, "main");
     rc = take_lock(s, file, err);
     if (rc < 0)
         return rc;
-    s->wal_path = path_with(file, "-wal");
-    if (!s->wal_path)
+    if (asprintf(&s->wal_path, "%s-wal", file) < 0)
         return error_set(err, ERR_NOMEM, "no memory to open %s", path);
     /* Before the first table: so that a sweep can give room back while the daemon runs. A file that has tables stays as it is. */
     rc = db_exec(s->db.handle, "PRAGMA auto_vacuum = INCREMENTAL", err);
@@ -156,7 +144,7 @@ is_open(const struct store_backend *base)
 static bool
 take_epoch(void *arg, struct sql_row *row)
 {
-    ((struct sqlite *)arg)->lease.epoch = row_int(row, 0);
+    ((struct sqlite *)arg)->base.lease.epoch = row_int(row, 0);
     return true;
 }
 
@@ -167,7 +155,7 @@ take_epoch(void *arg, struct sql_row *row)
 static int
 take_over(struct sqlite *s, struct error *err)
 {
-    strcpy(s->lease.node, NODE);
+    strcpy(s->base.lease.node, NODE);
     int rc = db_exec(s->db.handle,
                      "BEGIN IMMEDIATE; DELETE FROM node WHERE name <> '" NODE "';"
                      "UPDATE submission SET state = 0, claim = claim + 1 WHERE state = 1",
@@ -200,19 +188,7 @@ close_all(struct store_backend *base)
 static int
 new_reader(struct store_backend *base, struct store_reader **out, struct error *err)
 {
-    return sqlite_reader_new(sqlite3_db_filename(sqlite_of(base)->db.handle, "main"), out, err);
-}
-
-static const struct store_lease *
-lease(const struct store_backend *base)
-{
-    return &sqlite_of(base)->lease;
-}
-
-static const char *
-name(const struct store_backend *base)
-{
-    return sqlite3_db_filename(sqlite_of(base)->db.handle, "main");
+    return sqlite_reader_new(base->name, out, err);
 }
 
 static int64_t
@@ -319,10 +295,8 @@ static const struct sql_changes dialect = {
 };
 
 static const struct backend_ops sqlite_ops = {
-    .lease = lease,
     .reader_new = new_reader,
     .close = close_all,
-    .name = name,
     .log_bytes = log_bytes,
     .begin = begin,
     .commit = commit,

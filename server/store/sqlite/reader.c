@@ -1,8 +1,6 @@
 #include "server/store/sqlite/sqlite.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/auto.h"
 #include "server/store/backend.h"

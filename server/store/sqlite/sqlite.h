@@ -9,7 +9,6 @@ struct sqlite {
     struct store_backend base;
     int lock_fd; /* held as long as the store is open */
     char *wal_path;
-    struct store_lease lease;
     /* The writer's thread alone, once it runs: */
     struct db db;
 };
