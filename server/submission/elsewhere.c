@@ -39,7 +39,7 @@ struct elsewhere {
     struct store *store;
     elsewhere_cb *cb;
     void *arg;
-    uv_timer_t *timer;
+    uv_timer_t timer;
     struct elsewhere_entry *by_id;
     struct elsewhere_entry *oldest; /* by the last look */
     size_t n;
@@ -54,24 +54,20 @@ struct elsewhere *
 elsewhere_new(uv_loop_t *loop, struct store *store, elsewhere_cb *cb, void *arg)
 {
     struct elsewhere *e = calloc(1, sizeof(*e));
-    uv_timer_t *timer = calloc(1, sizeof(*timer));
 
-    if (!e || !timer) {
-        free(e);
-        free(timer);
+    if (!e)
         return NULL;
-    }
-    *e = (struct elsewhere){ .store = store, .cb = cb, .arg = arg, .timer = timer };
-    uv_timer_init(loop, timer);
-    uv_unref((uv_handle_t *)timer);
-    timer->data = e;
+    *e = (struct elsewhere){ .store = store, .cb = cb, .arg = arg };
+    uv_timer_init(loop, &e->timer);
+    uv_unref((uv_handle_t *)&e->timer);
+    e->timer.data = e;
     return e;
 }
 
 static void
 timer_closed_cb(uv_handle_t *timer)
 {
-    free(timer);
+    free(timer->data);
 }
 
 static void
@@ -92,8 +88,7 @@ elsewhere_free(struct elsewhere *e)
     {
         elsewhere_remove(e, entry);
     }
-    uv_close((uv_handle_t *)e->timer, timer_closed_cb);
-    free(e);
+    uv_close((uv_handle_t *)&e->timer, timer_closed_cb);
 }
 
 static void
@@ -101,7 +96,7 @@ poll_in(struct elsewhere *e, uint64_t ms)
 {
     if (e->is_polling || e->n == 0)
         return;
-    uv_timer_start(e->timer, poll_timer_cb, ms, 0);
+    uv_timer_start(&e->timer, poll_timer_cb, ms, 0);
 }
 
 struct elsewhere_entry *

@@ -53,36 +53,12 @@ count(struct submission *s)
 /* --- the others --- */
 
 static void
-unregister(struct submission *s)
-{
-    registry_remove(&s->funnel->registry, &s->entry);
-}
-
-static void
 tell_streams(struct submission *s)
 {
     const struct submission_row *row = &s->attempt->row;
 
     funnel_tell(s->funnel, &(struct funnel_event){ FUNNEL_EVENT_VERDICT, s->id, row->group_id, row->client,
                                                    NULL, false, s->attempts, row->verdict, NULL });
-}
-
-static void
-settle_followers(struct submission *s)
-{
-    reuse_settle(s);
-}
-
-static void
-wake_waiters(struct submission *s)
-{
-    waits_notify(&s->waits);
-}
-
-static void
-leave_client(struct submission *s)
-{
-    client_drop_submission(s->job.client);
 }
 
 static void
@@ -99,31 +75,11 @@ leave_group(struct submission *s)
         group_progress(f, g);
 }
 
-/* Those that followed it may have to be judged, and its group may have chosen. */
-static void
-kick(struct submission *s)
-{
-    scheduler_kick(s->funnel->scheduler);
-}
-
-/* Whom the end of a submission concerns, in this order. */
-static const struct {
-    void (*consume)(struct submission *s);
-    bool needs_verdict; /* nothing to it where the submission is another's by now */
-} consumers[] = {
-    { unregister, false },  /* first: later requests are answered from the store */
-    { count, true },        /* before the notifications, so that a client that gets one finds it counted */
-    { tell_streams, true }, /* before its waiters, whose requests may end in the callback */
-    { settle_followers, false }, /* single flight: the identical ones get its verdict, or are judged */
-    { wake_waiters, false },     /* its own; those of its group are woken by leave_group */
-    { leave_client, false },     /* its quota has room for another */
-    { leave_group, false },      /* which may be finished, be decided, or choose whom to time */
-    { kick, false },             /* last: all of these may have made work */
-};
-
+/* Whom it concerns, in this order. Where the submission is another's by now, there is no verdict to report. */
 void
 submission_ended(struct submission *s, bool is_durable)
 {
+    struct funnel *f = s->funnel;
     struct attempt *j = s->attempt;
 
     if (!is_durable) { /* its result is not handed on */
@@ -131,9 +87,16 @@ submission_ended(struct submission *s, bool is_durable)
         j->failed_stage = STAGE_AST;
         s->is_correct = false;
     }
-    for (size_t i = 0; i < sizeof(consumers) / sizeof(consumers[0]); i++)
-        if (is_durable || !consumers[i].needs_verdict)
-            consumers[i].consume(s);
-    attempt_free(s->funnel, j);
+    registry_remove(&f->registry, &s->entry); /* first: later requests are answered from the store */
+    if (is_durable) {
+        count(s);        /* before the notifications, so that a client that gets one finds it counted */
+        tell_streams(s); /* before its waiters, whose requests may end in the callback */
+    }
+    reuse_settle(s);                       /* the identical ones get its verdict, or are judged */
+    waits_notify(&s->waits);               /* its own; those of its group are woken by leave_group() */
+    client_drop_submission(s->job.client); /* its quota has room for another */
+    leave_group(s);                        /* which may be finished, be decided, or choose whom to time */
+    scheduler_kick(f->scheduler);          /* last: all of these may have made work */
+    attempt_free(f, j);
     free(s);
 }

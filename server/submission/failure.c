@@ -121,26 +121,28 @@ failure_note_rule(struct attempt *j, const char *rule)
 }
 
 /* "compile: line 12, kernel add_kernel: name 'x' is not defined": cause.h */
+static void
+fail_by_cause(struct attempt *j, enum verdict_class class_, const struct cause *cause)
+{
+    AUTO_BUFFER struct buffer text = BUFFER_INIT;
+
+    bool is_told = cause_add(cause, &text) == 0;
+    attempt_fail(j, j->stage, class_, cause->error, "%s", is_told ? text.data : cause->otherwise);
+}
+
 void
 failure_by_error(struct attempt *j, enum verdict_class class_, json_t *error, const char *otherwise)
 {
-    const struct cause cause = { (enum stage)j->stage, class_, error, otherwise };
-    AUTO_BUFFER struct buffer text = BUFFER_INIT;
-
-    bool is_told = cause_add(&cause, &text) == 0;
-    attempt_fail(j, j->stage, class_, error, "%s", is_told ? text.data : otherwise);
+    fail_by_cause(j, class_, &(struct cause){ (enum stage)j->stage, class_, error, otherwise });
 }
 
 /* The reporting process has run the candidate: its message is trusted as little as that of a launch. */
 void
 failure_without_plan(struct attempt *j)
 {
-    const struct cause cause = { (enum stage)j->stage, CLASS_LAUNCH, j->untraced,
-                                 "no plan could be made of it" };
-    AUTO_BUFFER struct buffer text = BUFFER_INIT;
-
-    bool is_told = cause_add(&cause, &text) == 0;
-    attempt_fail(j, j->stage, CLASS_FORM, j->untraced, "%s", is_told ? text.data : cause.otherwise);
+    fail_by_cause(
+        j, CLASS_FORM,
+        &(struct cause){ (enum stage)j->stage, CLASS_LAUNCH, j->untraced, "no plan could be made of it" });
 }
 
 /* "full: 5 of 4096 values differ; the first at [0, 3] of output 0 in case "spikes": expected 1.5, got 1.25." */

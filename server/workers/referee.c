@@ -34,33 +34,23 @@ tell(struct referee *r, json_t *body, const struct channel_fd *fds, size_t n)
         log_debug(r->device, "%s", err.text);
 }
 
-/* Descriptors for the message, or false with those made closed again. */
-static bool
-make_memfds(struct channel_fd *fds, const char *const *bytes, const size_t *sizes, size_t n,
-            struct error *err)
-{
-    for (size_t i = 0; i < n; i++) {
-        fds[i].fd = memfd_make(fds[i].name, bytes[i], sizes[i], err);
-        if (fds[i].fd < 0) {
-            while (i-- > 0)
-                close(fds[i].fd);
-            return false;
-        }
-    }
-    return true;
-}
-
-/* False: there is no memory for the message's descriptors, and the referee is killed. */
+/* Descriptors for the message. False: there is no memory for them, and the referee is killed. */
 static bool
 can_send(struct referee *r, struct channel_fd *fds, const char *const *bytes, const size_t *sizes, size_t n)
 {
     struct error err = { 0 };
 
-    if (make_memfds(fds, bytes, sizes, n, &err))
-        return true;
-    log_error(r->device, "%s", err.text);
-    process_kill(r->process, "no memory for its messages");
-    return false;
+    for (size_t i = 0; i < n; i++) {
+        fds[i].fd = memfd_make(fds[i].name, bytes[i], sizes[i], &err);
+        if (fds[i].fd >= 0)
+            continue;
+        while (i-- > 0)
+            close(fds[i].fd);
+        log_error(r->device, "%s", err.text);
+        process_kill(r->process, "no memory for its messages");
+        return false;
+    }
+    return true;
 }
 
 bool
