@@ -1,9 +1,6 @@
 #include "server/queue/scheduler.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-#include <utlist.h>
 
 #include "common/clock.h"
 

@@ -5,11 +5,11 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/auto.h"
 #include "common/buffer.h"
 #include "common/classes.h"
+#include "common/json.h"
 #include "common/policy.h"
 #include "common/reward.h"
 #include "common/stages.h"
@@ -156,16 +156,12 @@ attempt_goes_on(const struct attempt *j)
 void
 attempt_add_flags(struct attempt *j, json_t *flags)
 {
-    json_t *flag, *had;
-    size_t i, k;
+    json_t *flag;
+    size_t i;
 
-    json_array_foreach(flags, i, flag)
-    {
-        bool is_known = !json_is_string(flag);
-        json_array_foreach(j->flags, k, had) is_known |= json_equal(flag, had) != 0;
-        if (!is_known)
-            json_array_append(j->flags, flag);
-    }
+    json_array_foreach(flags, i,
+                       flag) if (json_is_string(flag) && !json_has_text(j->flags, json_string_value(flag)))
+        json_array_append(j->flags, flag);
 }
 
 void

@@ -1,5 +1,3 @@
-#include <stdlib.h>
-#include <string.h>
 
 #include "common/auto.h"
 #include "common/buffer.h"

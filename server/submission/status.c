@@ -1,6 +1,4 @@
-#include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "common/auto.h"
 #include "common/buffer.h"

@@ -479,17 +479,10 @@ add_traceback(const struct feedback *f, struct buffer *out)
     return rc == 0 ? feedback_quote(error, strlen(error), FEEDBACK_QUOTE_MAX, "| ", out) : rc;
 }
 
-static double
-number_of(json_t *object, const char *key)
-{
-    json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 static int
 add_tolerance(const struct feedback *f, struct buffer *out)
 {
-    double rtol = number_of(f->mismatch, "rtol"), atol = number_of(f->mismatch, "atol");
+    double rtol = number_or_nan(f->mismatch, "rtol"), atol = number_or_nan(f->mismatch, "atol");
 
     return isfinite(rtol) && isfinite(atol)
                ? buffer_printf(out, " Allowed: %.3g + %.3g times the expected value.", atol, rtol)
@@ -500,7 +493,7 @@ add_tolerance(const struct feedback *f, struct buffer *out)
 static int
 add_mismatch(const struct feedback *f, struct buffer *out)
 {
-    double differing = number_of(f->mismatch, "differing"), of = number_of(f->mismatch, "of");
+    double differing = number_or_nan(f->mismatch, "differing"), of = number_or_nan(f->mismatch, "of");
     bool has_abs = f->class_ != CLASS_NONFINITE && isfinite(f->max_abs) && f->max_abs > 0,
          has_rel = has_abs && isfinite(f->max_rel) && f->max_rel > 0;
     int rc = 0;
@@ -555,7 +548,7 @@ add_kernels(const struct feedback *f, struct buffer *out)
     json_array_foreach(f->kernels, i, kernel)
     {
         const char *name = string_of(kernel, "name");
-        double spilled = number_of(kernel, "spill_bytes");
+        double spilled = number_or_nan(kernel, "spill_bytes");
         if (!name || !(spilled > 0) || n++ == KERNELS_MAX || rc != 0)
             continue;
         rc = cause_is_name(name, strlen(name)) ? buffer_printf(out, "\nKernel %s", name)
@@ -564,7 +557,7 @@ add_kernels(const struct feedback *f, struct buffer *out)
             rc = buffer_printf(
                 out,
                 " spills %.0f bytes of registers; it uses %.0f registers and %.0f bytes of shared memory.",
-                spilled, number_of(kernel, "registers"), number_of(kernel, "shared_bytes"));
+                spilled, number_or_nan(kernel, "registers"), number_or_nan(kernel, "shared_bytes"));
     }
     return rc;
 }

@@ -273,7 +273,7 @@ verdict_feedback(const struct submission *s, const struct timing *t, bool is_can
     const struct feedback feedback = {
         .class_ = verdict_class_of(j),
         .stage = at,
-        .passed = j->passed >= 0 ? stage_name((enum stage)j->passed) : NULL,
+        .passed = stage_name((enum stage)j->passed),
         .headline = text,
         .rule = j->rule,
         .error = j->error || !is_ok ? j->error : j->untraced,
@@ -298,14 +298,6 @@ verdict_feedback(const struct submission *s, const struct timing *t, bool is_can
         .kernels = j->compiled,
     };
     return feedback_json(&feedback);
-}
-
-static json_t *
-failed_at(const struct attempt *j)
-{
-    if (j->failed_stage < 0)
-        return json_null();
-    return json_string(stage_name((enum stage)j->failed_stage));
 }
 
 const char *
@@ -426,13 +418,12 @@ verdict_json(const struct submission *s)
 
     timing_read(j, &t);
     fill_input(j, s->state == STATE_CANCELLED, &t, &in);
-    json_t *out = json_pack("{s:s, s:o, s:o, s:s, s:o, s:s, s:o, s:o, s:o}", "id", s->id, "group",
-                            text_or_null(j->row.group_id), "group_index",
-                            *j->row.group_id ? json_integer(j->row.group_index) : json_null(), "task",
-                            j->row.task_id, "task_name", text_or_null(j->task.name), "state", state_shown(s),
-                            "stage", text_or_null(verdict_stage(j)), "passed_stage",
-                            j->passed >= 0 ? json_string(stage_name((enum stage)j->passed)) : json_null(),
-                            "failed_at", failed_at(j));
+    json_t *out = json_pack(
+        "{s:s, s:o, s:o, s:s, s:o, s:s, s:o, s:o, s:o}", "id", s->id, "group", text_or_null(j->row.group_id),
+        "group_index", *j->row.group_id ? json_integer(j->row.group_index) : json_null(), "task",
+        j->row.task_id, "task_name", text_or_null(j->task.name), "state", state_shown(s), "stage",
+        text_or_null(verdict_stage(j)), "passed_stage", text_or_null(stage_name((enum stage)j->passed)),
+        "failed_at", text_or_null(stage_name((enum stage)j->failed_stage)));
     if (!out) {
         timing_release(&t);
         return NULL;
