@@ -20,13 +20,13 @@ dialect_of(const struct store_reader *r)
 /* " INDEXED BY name" where this database's statements name indices, else "". */
 #define INDEXED(r, name) (dialect_of(r)->names_indices ? " INDEXED BY " name : "")
 
-/* 0, or ERR_INPUT: a page may not have that many rows. */
-static inline int
-check_limit(int limit, int most, struct error *err)
+/* False: a page may not have that many rows, which is ERR_INPUT. */
+static inline bool
+is_page(int limit, int most, struct error *err)
 {
     if (limit < 1 || limit > most)
-        return error_set(err, ERR_INPUT, "a page has 1 to %d rows, not %d", most, limit);
-    return 0;
+        error_set(err, ERR_INPUT, "a page has 1 to %d rows, not %d", most, limit);
+    return limit >= 1 && limit <= most;
 }
 
 #endif

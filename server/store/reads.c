@@ -471,12 +471,11 @@ list(struct store_reader *r, const struct submission_filter *f, const char *colu
 {
     const struct sql_dialect *d = dialect_of(r);
     struct sql_query q = { .n = 0 };
-    int rc = check_limit(f->limit, PAGE_MAX, err);
 
-    if (rc == 0 && f->state >= SUBMISSION_NSTATES)
-        rc = error_set(err, ERR_INPUT, "no state has the number %d", f->state);
-    if (rc < 0)
-        return rc;
+    if (!is_page(f->limit, PAGE_MAX, err))
+        return ERR_INPUT;
+    if (f->state >= SUBMISSION_NSTATES)
+        return error_set(err, ERR_INPUT, "no state has the number %d", f->state);
     const char *index = d->list_index ? d->list_index(f) : NULL;
     sql_add(&q, "SELECT %s FROM %s%s%s WHERE true", columns, d->submissions, index ? " INDEXED BY " : "",
             index ? index : "");
@@ -523,10 +522,9 @@ reader_list_tasks(struct store_reader *r, const char *name, const char *after, i
                   store_task_cb *row_cb, void *arg, struct error *err)
 {
     const struct sql_value values[] = { sql_text(after ? after : ""), sql_int(limit), sql_text(name) };
-    int rc = check_limit(limit, PAGE_MAX, err);
 
-    if (rc < 0)
-        return rc;
+    if (!is_page(limit, PAGE_MAX, err))
+        return ERR_INPUT;
     return r->ops->each(r, "read tasks",
                         name ? "SELECT " TASK_COLUMNS " FROM (SELECT id AS named FROM task WHERE name = $3"
                                "   UNION SELECT task_id FROM task_alias WHERE name = $3) AS n"

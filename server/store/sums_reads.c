@@ -59,10 +59,8 @@ int
 reader_each_failure(struct store_reader *r, const struct failure_filter *f, store_failure_cb *row_cb,
                     void *arg, struct error *err)
 {
-    int rc = check_limit(f->limit, PAGE_MAX, err);
-
-    if (rc < 0)
-        return rc;
+    if (!is_page(f->limit, PAGE_MAX, err))
+        return ERR_INPUT;
     return r->ops->each(r, "read failures", dialect_of(r)->each_failure,
                         SQL_VALUES(sql_text(f->scope), sql_int(f->since_s), sql_int(f->limit),
                                    sql_text(f->task_id), sql_text(f->run), sql_text(f->class_)),
@@ -92,10 +90,8 @@ int
 reader_each_task_sum(struct store_reader *r, const char *scope, int64_t before_ms, const char *before_id,
                      int limit, store_task_sum_cb *row_cb, void *arg, struct error *err)
 {
-    int rc = check_limit(limit, PAGE_MAX, err);
-
-    if (rc < 0)
-        return rc;
+    if (!is_page(limit, PAGE_MAX, err))
+        return ERR_INPUT;
     return r->ops->each(r, "read tasks' counts", dialect_of(r)->each_task_sum,
                         SQL_VALUES(sql_text(scope), sql_int(before_ms), sql_text(before_id), sql_int(limit)),
                         give_task, CALL(row_cb, arg), NULL, err);
@@ -133,10 +129,9 @@ reader_each_leader(struct store_reader *r, const char *task_id, const char *clie
                    store_leader_cb *row_cb, void *arg, struct error *err)
 {
     struct sql_query q = { .n = 0 };
-    int rc = check_limit(limit, PAGE_MAX, err);
 
-    if (rc < 0)
-        return rc;
+    if (!is_page(limit, PAGE_MAX, err))
+        return ERR_INPUT;
     sql_add(&q,
             "SELECT id, client, gpu, speedup, speedup_lo, speedup_hi, candidate_ms, reference_ms, reward,"
             " finished_ms FROM leader%s WHERE true",
@@ -207,10 +202,9 @@ reader_each_group(struct store_reader *r, const struct groups_filter *f, store_g
                   void *arg, struct error *err)
 {
     struct sql_query q = { .n = 0 };
-    int rc = check_limit(f->limit, GROUPS_MAX, err);
 
-    if (rc < 0)
-        return rc;
+    if (!is_page(f->limit, GROUPS_MAX, err))
+        return ERR_INPUT;
     sql_add(&q,
             "SELECT g.id, g.task_id, (SELECT name FROM task WHERE task.id = g.task_id), g.client, g.size,"
             " g.created_ms, g.run, coalesce(g.step, -1), %s FROM (SELECT * FROM submission_group%s"
@@ -281,10 +275,8 @@ int
 reader_each_run(struct store_reader *r, const char *scope, int64_t before_ms, const char *before, int limit,
                 store_run_cb *row_cb, void *arg, struct error *err)
 {
-    int rc = check_limit(limit, PAGE_MAX, err);
-
-    if (rc < 0)
-        return rc;
+    if (!is_page(limit, PAGE_MAX, err))
+        return ERR_INPUT;
     return r->ops->each(r, "read runs",
                         RUN_SQL " GROUP BY run HAVING (max(last_ms), run) < ($2, $3)"
                                 " ORDER BY max(last_ms) DESC, run DESC LIMIT $4",
@@ -328,10 +320,8 @@ int
 reader_each_run_task(struct store_reader *r, const char *scope, const char *run, int64_t from, int64_t width,
                      int limit, store_run_step_cb *row_cb, void *arg, struct error *err)
 {
-    int rc = check_limit(limit, PAGE_MAX, err);
-
-    if (rc < 0)
-        return rc;
+    if (!is_page(limit, PAGE_MAX, err))
+        return ERR_INPUT;
     return r->ops->each(
         r, "read a run's tasks",
         "WITH steps AS (SELECT *" OF_STEPS "), top AS (SELECT task_id, sum(n) AS total FROM steps"

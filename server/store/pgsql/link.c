@@ -124,34 +124,25 @@ fail_link(struct pg_link *l, const char *what, struct error *err)
     return error_set(err, ERR_UNAVAILABLE, "%s: %s", what, *text ? text : "the connection ended");
 }
 
-static bool
-is_one_of(const char *state, const char *const *states, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(state, states[i]) == 0)
-            return true;
-    return false;
-}
-
 /* The server refused it. */
 static int
 fail_answer(struct pg_link *l, const PGresult *r, const char *what, struct error *err)
 {
     /* It is going down, or has become a standby: another connection may do. */
-    static const char *const ends[] = { "57P01", "57P02", "57P03", "25006" };
+    static const char ends[] = "57P01 57P02 57P03 25006";
     /* Two transactions wait for each other: either has to begin anew. */
-    static const char *const undone[] = { "40001", "40P01", "55P03" };
+    static const char undone[] = "40001 40P01 55P03";
     const char *state = PQresultErrorField(r, PG_DIAG_SQLSTATE);
     const char *told = PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY);
     enum err_code code = ERR_STORE;
 
     if (!state || PQstatus(l->conn) == CONNECTION_BAD)
         return fail_link(l, what, err);
-    if (is_one_of(state, ends, sizeof(ends) / sizeof(ends[0]))) {
+    if (strstr(ends, state)) {
         l->is_lost = true;
         code = ERR_UNAVAILABLE;
     }
-    if (is_one_of(state, undone, sizeof(undone) / sizeof(undone[0]))) {
+    if (strstr(undone, state)) {
         l->is_undone = true;
         code = ERR_UNAVAILABLE;
     }
