@@ -31,6 +31,7 @@ LARGE: Final = 100.0
 LOUD: Final = (5.0, 90.0)
 """The largest overflows an exponential, and with it no value of a softmax is zero: the smallest is no further away than
 the range of float32."""
+EIGHTFOLD: Final = 8.0
 SMALL: Final = 1e-3
 FILLED_STEPS: Final = 5
 """Powers of two, from 1 on, by which the values of `filled` are multiplied: some are visible in large sums."""
@@ -122,6 +123,15 @@ def large(tensor: torch.Tensor, seed: int) -> bool:
     return True
 
 
+def eightfold(tensor: torch.Tensor, seed: int) -> bool:
+    """Every value times 8: an approximation beyond a threshold of 4 is wrong for many of them, and `large` leaves few
+    that are near it."""
+    if is_label(tensor):
+        return False
+    tensor.mul_(EIGHTFOLD)
+    return True
+
+
 def loud(tensor: torch.Tensor, seed: int) -> bool:
     """The values, in their order, from 5 to 90: in place of `large` for tasks that choose among values. Zeros stay."""
     finite = tensor[torch.isfinite(tensor)]  # a mask's infinities stay, too
@@ -152,7 +162,7 @@ def lowered(tensor: torch.Tensor, seed: int) -> bool:
 
 
 def opposed(tensor: torch.Tensor, seed: int) -> bool:
-    """Raised by an even seed, lowered by an odd one, as tensors in turn are: every product of two is below zero, and
+    """Raised by an even number, lowered by an odd one, as tensors in turn are: every product of two is below zero, and
     so are the logits of an attention."""
     by = min(OPPOSED, OFFSET.get(tensor.dtype, 1.0))
     return _moved(tensor, -by if seed % 2 else by)
@@ -386,11 +396,13 @@ TRANSFORMS: Final[dict[str, Transform]] = {
     "scaled": scaled,
     "spikes": spikes,
     "large": large,
+    "eightfold": eightfold,
     "loud": loud,
     "wide": wide,
     "offset": offset,
     "lowered": lowered,
     "opposed": opposed,
+    "crossed": opposed,
     "filled": filled,
     "negative": negative,
     "small": small,
@@ -403,17 +415,19 @@ TRANSFORMS: Final[dict[str, Transform]] = {
     "constant rows": constant_rows,
 }
 SECRET: Final = (
-    "large", "wide", "offset", "lowered", "opposed", "filled", "small", "zeros", "ties", "ends", "permuted", "shifted",
-    "constant rows",
+    "large", "eightfold", "wide", "offset", "lowered", "opposed", "crossed", "filled", "small", "zeros", "ties", "ends",
+    "permuted", "shifted", "constant rows",
 )  # fmt: skip
 """Of these one is chosen for each submission by its secret seed; `signs` and `spikes` are always tried."""
 EXTREME: Final = (*SECRET, "spikes")
 """Transformations whose inputs leave some answers of the reference to chance: a few elements may differ by more."""
-TIED: Final = ("zeros", "ties", "constant rows", "offset", "lowered", "opposed")
+OPPOSED_NAMES: Final = ("opposed", "crossed")
+"""The first tensor is raised, or lowered: a reference may not be finite under one of them."""
+TIED: Final = ("zeros", "ties", "constant rows", "offset", "lowered", *OPPOSED_NAMES)
 """Those with equal values, by rounding at least: of no use if the answer shows which of equal values was chosen."""
 CHOOSERS: Final = {"large": "loud", "lowered": "negative"}
 """What stands for these where the answer says which of some was chosen."""
-MOVING: Final = ("offset", "lowered", "opposed")
+MOVING: Final = ("offset", "lowered", *OPPOSED_NAMES)
 """Which leave a matrix next to one that has no inverse: what is made of it depends on how it was rounded. They
 may leave less of an answer than log(1 + x) has digits of, too."""
 UNTIMED: Final = {"spikes", "nan"}
@@ -427,8 +441,10 @@ def apply(name: str, tensors: list[torch.Tensor], seed: int) -> bool:
     """Transform all floating-point tensors (`ends`: all integers); False when there was nothing that it changes."""
     kinds = INTEGERS if name == "ends" else SPIKE
     chosen = [tensor for tensor in tensors if tensor.dtype in kinds and tensor.numel()]
-    if name == "opposed" and sum(not is_label(tensor) for tensor in chosen) < 2:
-        return False
+    if name in OPPOSED_NAMES:
+        if sum(not is_label(tensor) for tensor in chosen) < 2:
+            return False
+        seed = OPPOSED_NAMES.index(name)
     rising = [tensor for tensor in chosen if is_sorted(tensor)]
     ends = [_ends(tensor) if name == "spikes" else None for tensor in chosen]
     ends = [None if end is None else end.clone() for end in ends]
@@ -449,6 +465,8 @@ def name_for(name: str, case: Mapping[str, Any], *, is_half: bool = False) -> st
     if is_half and name == "small" and case.get("breaks_ties", True):
         return None
     if case.get("solves", False) and name in MOVING:
+        return None
+    if name == "eightfold" and case.get("multiplies_matrices", True):  # logits that differ little, and TF32 moves
         return None
     if case.get("breaks_ties", True) and name in CHOOSERS:
         return CHOOSERS[name]
