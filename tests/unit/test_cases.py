@@ -284,6 +284,9 @@ def test_every_task_of_ours_has_a_small_case() -> None:
         ("torch.arange(9) < x[:, :1]", "torch.randint(0, 8, (8, 8))", False, False),
         ("(x.unsqueeze(-1) == torch.arange(9)).sum(0)", "torch.randint(0, 9, (8, 8))", False, False),
         ("torch.ones(9)[(x * 0.5).long()]", "torch.randint(0, 9, (8, 8))", False, False),
+        ("x[x[0, 0] * 0 : x[0, 1] + 1]", "torch.randint(0, 9, (8, 8))", False, False),
+        ("x >> torch.arange(8)", "torch.randint(0, 9, (8, 8))", False, True),
+        ("x >> x", "torch.randint(0, 9, (8, 8))", False, False),
     ],
 )
 def test_it_is_known_what_ties_and_integers_mean_to_a_reference(
@@ -318,6 +321,20 @@ def test_it_is_known_where_a_matrix_is_inverted(forward: str, solves: bool) -> N
     source = source.replace("else torch.rand(M, width)", "else torch.rand(width, width)")
     found = cases.describe(source, None, CPU, dynamic_shapes=False, declared=None, element_limit=None)
     assert found["cases"]["own"]["solves"] == solves
+
+
+@pytest.mark.parametrize(
+    ("forward", "searches"),
+    [
+        ("torch.searchsorted(torch.rand(4).cumsum(0), x)", True),
+        ("torch.bucketize(2 * x, x.flatten())", False),
+        ("torch.bucketize(x, 2 * x.flatten())", True),
+    ],
+)
+def test_it_is_known_where_something_computed_has_to_be_sorted(forward: str, searches: bool) -> None:
+    source = TASK.replace("self.linear(x).relu()", f"self.linear(x).sum() + ({forward})")
+    found = cases.describe(source, None, CPU, dynamic_shapes=False, declared=None, element_limit=None)
+    assert found["cases"]["own"]["searches"] == searches
 
 
 def test_uneven_sizes_and_other_arguments_are_looked_for() -> None:

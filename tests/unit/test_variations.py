@@ -210,6 +210,10 @@ def test_new_values_are_where_mistakes_show() -> None:
     few = torch.zeros(240, dtype=torch.int32)
     assert variations.apply("ends", [few], 1)
     assert bool(((few < 0) & (few > torch.iinfo(few.dtype).min)).any()), "a shift and a division differ only there"
+    codes = torch.zeros(40, 40, dtype=torch.int32)
+    variations.apply("ends", [codes], 1)
+    assert len({int(code) >> 16 & 0xFF for code in codes.flatten()}) > 4, "some have any bits, and not all alike"
+    assert bool((codes == -1).any())
     assert not variations.apply("ends", [x.clone()], 1) and not variations.apply("zeros", [integers], 1)
 
 
@@ -241,7 +245,10 @@ def test_who_chooses_among_equals_gets_none_and_an_index_is_never_varied() -> No
     stand_ins = [variations.name_for(name, chooses) for name in ("offset", "lowered", "large")]
     assert stand_ins == [None, "negative", "loud"], "rounding makes ties"
     assert variations.name_for("small", chooses, is_half=True) is None
-    products = [variations.name_for("eightfold", {"multiplies_matrices": found}) for found in (False, True)]
+    searches = {**computes, "searches": True}
+    assert [variations.name_for(name, searches) for name in ("signs", "lowered", "large")] == [None, None, "large"]
+    asked = [{**computes, "multiplies_matrices": found} for found in (False, True)]
+    products = [variations.name_for("eightfold", case) for case in asked]
     assert products == ["eightfold", None], "of logits TF32 may err by more than a softmax of them allows"
     assert variations.name_for("ties", {}) is None, "of a task of before it is not known"
 

@@ -89,7 +89,7 @@ BY_NUMBERS: Final = words(
     __truediv__ pow __pow__
     """
 )
-"""The same where the second operand is a number or a slice, and no tensor of integers."""
+"""The same where the second operand is a number or a slice, and no integers that rest on the inputs."""
 WIDE: Final = 4
 """Bytes of an integer that no float represents exactly: its results in floats do not count as arithmetic."""
 REMAINDERS: Final = words("remainder fmod __mod__")
@@ -103,6 +103,8 @@ SOLVERS: Final = words(
     """
 )
 """Names of torch's functions that no matrix with one number in all its elements is fit for."""
+SEARCHES: Final = {"searchsorted": 0, "bucketize": 1}
+"""Names of torch's functions that search in something sorted, and its place among the arguments."""
 
 Overrides = Mapping[str, int | float]
 Tree = Any
@@ -271,6 +273,7 @@ class Measured:
     breaks_ties: bool  # which of equal values was chosen may be part of the answer
     varies_integers: bool  # integers among the inputs may have any value
     solves: bool  # matrices are inverted or factored
+    searches: bool  # something that is computed has to be sorted, as the sums of probabilities are
 
 
 def _note(tensor: torch.Tensor) -> values.TensorNote:
@@ -336,6 +339,7 @@ def run_once(
         breaks_ties=watch.breaks_ties,
         varies_integers=watch.varies_integers,
         solves=watch.solves,
+        searches=watch.searches,
         state_bytes=sum(item.nbytes for item in state if isinstance(item, torch.Tensor)),
     )
 
@@ -361,7 +365,7 @@ class _CallWatch(TorchFunctionMode):
         self._chosen: list[torch.Tensor] = []
         """Which of some values were chosen. The values themselves are the same whichever of equal ones it was."""
         self.varies_integers = True
-        self.solves = False
+        self.solves = self.searches = False
         self._given: dict[int, weakref.ref[torch.Tensor]] = {}
         """The inputs and what rests on them, by id."""
         self._small: dict[int, weakref.ref[torch.Tensor]] = {}
@@ -379,6 +383,9 @@ class _CallWatch(TorchFunctionMode):
             self.flops += flops.count(name, args, output)
         self.operations += name not in VIEWS_AND_COPIES and _is_tensors(output)
         self.solves |= name in SOLVERS
+        if name in SEARCHES:  # an input that is sorted stays so
+            sought_in = _tensors(args[SEARCHES[name] :][:1])
+            self.searches |= any(_storage(leaf)._cdata not in self._inputs for leaf in sought_in)
         if name in TIE_BREAKERS:
             self._chosen += [leaf for leaf in _tensors(output) if leaf.dtype in variations.INTEGERS]
         self._follow(name, args, kwargs, output)
@@ -401,7 +408,9 @@ class _CallWatch(TorchFunctionMode):
         if integers:
             becomes_float = any(leaf.is_floating_point() for leaf in _tensors(output))
             is_wide = any(leaf.itemsize >= WIDE and not _is_in(self._small, leaf) for leaf in integers)
-            self.varies_integers &= _is_arithmetic(name, args, kwargs) and not (becomes_float and is_wide)
+            second = [leaf for leaf in _tensors((args[1:2], kwargs)) if _is_in(self._given, leaf)]
+            is_plain = _is_arithmetic(name, args, has_second=_has_integers(second))
+            self.varies_integers &= is_plain and not (becomes_float and is_wide)
         if not _is_masked(name, args):
             _note_in(self._given, (output, args[0] if name == "__setitem__" else None))
         is_view = bool(integers) and name in VIEWS_AND_COPIES and all(_is_in(self._small, leaf) for leaf in integers)
@@ -416,6 +425,8 @@ class _CallWatch(TorchFunctionMode):
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
     if isinstance(value, dict):
         value = list(value.values())
+    if isinstance(value, slice):
+        value = [value.start, value.stop, value.step]
     if isinstance(value, list | tuple):
         for item in value:
             yield from _tensors(item)
@@ -444,11 +455,11 @@ def _is_in(known: dict[int, weakref.ref[torch.Tensor]], leaf: torch.Tensor) -> b
     return found is not None and found() is leaf
 
 
-def _is_arithmetic(name: str, args: Any, kwargs: Any) -> bool:
-    """Integers of any size may be given to this call."""
+def _is_arithmetic(name: str, args: Any, *, has_second: bool) -> bool:
+    """Integers of any size may be given to this call. has_second: integers that rest on the inputs are the second."""
     plain = name if name in BY_NUMBERS else name.rstrip("_")
     if plain in BY_NUMBERS:
-        return not _has_integers((args[1:2], kwargs))
+        return not has_second
     if name.strip("_") in COMPARISONS and len({leaf.shape for leaf in _tensors(args)}) > 1:
         return False
     return name in INTEGER_ARITHMETIC or plain in INTEGER_ARITHMETIC
