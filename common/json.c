@@ -37,6 +37,12 @@ json_parse(const char *bytes, size_t size, struct json_fault *fault)
     return document;
 }
 
+json_t *
+json_of(const char *text)
+{
+    return text ? json_loads(text, JSON_ALLOW_NUL, NULL) : NULL;
+}
+
 /* Append "/key" with ~ and / escaped; a pointer too long loses its end. */
 static void
 pointer_join(char out[JSON_POINTER_SIZE], const char *base, const char *key)
@@ -278,6 +284,19 @@ number_or_nan(json_t *object, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
+const char *
+text_member(const json_t *object, const char *key)
+{
+    return json_string_value(json_object_get(object, key));
+}
+
+const char *
+text_or(const json_t *object, const char *key, const char *otherwise)
+{
+    const char *text = text_member(object, key);
+    return text ? text : otherwise;
+}
+
 static bool
 is_this(const json_t *value, const char *text)
 {
@@ -297,6 +316,13 @@ json_has_text(const json_t *array, const char *text)
         if (is_this(json_array_get(array, i), text))
             return true;
     return false;
+}
+
+double
+number_under(const json_t *object, const char *first, const char *second)
+{
+    const json_t *value = json_object_get(object, first);
+    return json_number_value(second ? json_object_get(value, second) : value);
 }
 
 json_t *

@@ -29,6 +29,9 @@ struct json_fault {
  */
 json_t *json_parse(const char *bytes, size_t size, struct json_fault *fault);
 
+/* The document of a text that was made here: a row of the store. Given; NULL for NULL, and where there is no memory. */
+json_t *json_of(const char *text);
+
 enum json_want {
     JSON_WANT_STRING, /* const char **; view into the document; a NUL in it is refused */
     JSON_WANT_TEXT,   /* json_t **; borrowed: a string that may hold NULs, see json_string_length() */
@@ -74,9 +77,14 @@ json_t *time_or_null(int64_t wall_ms);                 /* given; null for 0 */
 json_t *get_or_null(json_t *object, const char *key);  /* given */
 double number_or_nan(json_t *object, const char *key); /* NAN if it is not a number */
 
+/* The string under a key; view; NULL, or otherwise, where it is absent or no string. */
+const char *text_member(const json_t *object, const char *key);
+const char *text_or(const json_t *object, const char *key, const char *otherwise);
 /* Whether the string under a key is this one; whether an item of an array is. */
 bool text_is(const json_t *object, const char *key, const char *text);
 bool json_has_text(const json_t *array, const char *text);
+/* The number under a key, or under a key below that (NULL: none); 0 where it is none. */
+double number_under(const json_t *object, const char *first, const char *second);
 
 /* Equal for equal documents, whatever the order of the keys. document: taken. "": it is NULL, or no memory. */
 void json_hash(json_t *document, char out[HASH_TEXT_SIZE]);

@@ -7,6 +7,7 @@
 
 #include "common/auto.h"
 #include "common/buffer.h"
+#include "common/words.h"
 
 #define FILE_MOST (64 << 10)
 
@@ -147,24 +148,12 @@ member(struct policy *p, const struct policy_key *key)
     return (char *)p + key->at;
 }
 
-static bool
-has_word(const char *list, const char *word)
-{
-    for (const char *at = list; *at; at += strspn(at, ",")) {
-        size_t size = strcspn(at, ",");
-        if (size == strlen(word) && strncmp(at, word, size) == 0)
-            return true;
-        at += size;
-    }
-    return false;
-}
-
 /* Members that hold words have room for each of their own. */
 static int
 set_word(struct policy *p, const struct policy_key *key, const char *word, const char *pointer,
          struct json_fault *fault)
 {
-    if (!has_word(key->words, word))
+    if (!words_have(key->words, ",", word, strlen(word)))
         return json_refuse(fault, pointer, "is one of %s", key->words);
     memcpy(member(p, key), word, strlen(word) + 1);
     return 0;
