@@ -1,6 +1,7 @@
 #include "common/http_client.h"
 
 #include <limits.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 
 #include "common/auto.h"
 #include "common/clock.h"
+#include "common/program.h"
 
 #define BODY_MAX ((size_t)256 * 1024 * 1024) /* an answer longer than this is a mistake, not an answer */
 #define CONNECT_LIMIT_S 10L
@@ -85,19 +87,12 @@ http_answer_release(struct http_answer *a)
     *a = (struct http_answer){ 0, -1, BUFFER_INIT };
 }
 
-static const char *
-environment(const char *name)
-{
-    const char *value = getenv(name);
-    return value && value[0] ? value : NULL;
-}
-
 void
 http_client_secure(void *curl)
 {
-    const char *bundle = environment("CURL_CA_BUNDLE");
-    const char *file = bundle ? bundle : environment("SSL_CERT_FILE");
-    const char *directory = bundle ? NULL : environment("SSL_CERT_DIR");
+    const char *bundle = program_environment("CURL_CA_BUNDLE", NULL);
+    const char *file = bundle ? bundle : program_environment("SSL_CERT_FILE", NULL);
+    const char *directory = bundle ? NULL : program_environment("SSL_CERT_DIR", NULL);
 
 #if LIBCURL_VERSION_NUM >= 0x075500
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
@@ -154,40 +149,38 @@ look_cb(void *arg, curl_off_t total, curl_off_t heard, curl_off_t c, curl_off_t 
     return client->is_stalled || (client->is_stopping && client->is_stopping());
 }
 
+static int add_header(struct curl_slist **list, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
 static int
-add_header(struct curl_slist **list, const char *name, const char *value)
+add_header(struct curl_slist **list, const char *format, ...)
 {
-    AUTO_BUFFER struct buffer line = BUFFER_INIT;
-    struct curl_slist *longer = NULL;
-    if (buffer_printf(&line, "%s: %s", name, value) == 0)
-        longer = curl_slist_append(*list, line.data);
-    if (!longer)
-        return ERR_NOMEM;
-    *list = longer;
-    return 0;
+    AUTO_FREE char *line = NULL;
+    va_list args;
+
+    va_start(args, format);
+    int n = vasprintf(&line, format, args);
+    va_end(args);
+    struct curl_slist *longer = n < 0 ? NULL : curl_slist_append(*list, line);
+    *list = longer ? longer : *list;
+    return longer ? 0 : ERR_NOMEM;
 }
 
 static int
 make_headers(const struct http_client *c, bool has_body, const char *key, struct curl_slist **list)
 {
-    if (add_header(list, "Accept", "application/json") < 0)
-        return ERR_NOMEM;
+    int rc = add_header(list, "Accept: application/json");
+
+    if (rc == 0 && has_body)
+        rc = add_header(list, "Content-Type: application/json");
     /* Without this curl asks for "100 Continue" first and waits a second for servers that do not answer it. */
-    if (has_body &&
-        (add_header(list, "Content-Type", "application/json") < 0 || add_header(list, "Expect", "") < 0))
-        return ERR_NOMEM;
-    if (key) {
-        AUTO_BUFFER struct buffer value = BUFFER_INIT;
-        if (buffer_printf(&value, "\"%s\"", key) < 0 || add_header(list, "Idempotency-Key", value.data) < 0)
-            return ERR_NOMEM;
-    }
-    if (c->token) {
-        AUTO_BUFFER struct buffer value = BUFFER_INIT;
-        if (buffer_printf(&value, "Bearer %s", c->token) < 0 ||
-            add_header(list, "Authorization", value.data) < 0)
-            return ERR_NOMEM;
-    }
-    return 0;
+    if (rc == 0 && has_body)
+        rc = add_header(list, "Expect:");
+    if (rc == 0 && key)
+        rc = add_header(list, "Idempotency-Key: \"%s\"", key);
+    if (rc == 0 && c->token)
+        rc = add_header(list, "Authorization: Bearer %s", c->token);
+    return rc;
 }
 
 static void
@@ -253,34 +246,35 @@ perform(struct http_client *c, struct http_answer *out, struct error *err)
     return 0;
 }
 
-int
-http_client_call(struct http_client *c, const char *method, const char *path, const char *body,
-                 size_t body_size, double timeout_s, struct http_answer *out, struct error *err)
+/* The request's options, but for its body. headers: curl_slist_free_all(), also on failure. */
+static int
+begin(struct http_client *c, const char *method, const char *path, const char *key, bool has_body,
+      double timeout_s, struct http_answer *out, struct curl_slist **headers, struct error *err)
 {
-    return http_client_call_once(c, method, path, NULL, body, body_size, timeout_s, out, err);
+    AUTO_BUFFER struct buffer url = BUFFER_INIT;
+
+    *out = (struct http_answer){ 0, -1, BUFFER_INIT };
+    *headers = NULL;
+    if (buffer_printf(&url, "%s%s", c->base_url, path) < 0 || make_headers(c, has_body, key, headers) < 0)
+        return error_set(err, ERR_NOMEM, "out of memory");
+    set_options(c, method, url.data, *headers, timeout_s, &out->body);
+    return 0;
 }
 
 int
-http_client_call_once(struct http_client *c, const char *method, const char *path, const char *key,
-                      const char *body, size_t body_size, double timeout_s, struct http_answer *out,
-                      struct error *err)
+http_client_call(struct http_client *c, const char *method, const char *path, const char *key,
+                 const char *body, size_t body_size, double timeout_s, struct http_answer *out,
+                 struct error *err)
 {
-    AUTO_BUFFER struct buffer url = BUFFER_INIT;
-    struct curl_slist *headers = NULL;
+    struct curl_slist *headers;
+    int code = begin(c, method, path, key, body != NULL, timeout_s, out, &headers, err);
 
-    *out = (struct http_answer){ 0, -1, BUFFER_INIT };
-    if (buffer_printf(&url, "%s%s", c->base_url, path) < 0 ||
-        make_headers(c, body != NULL, key, &headers) < 0) {
-        curl_slist_free_all(headers);
-        return error_set(err, ERR_NOMEM, "out of memory");
-    }
-    set_options(c, method, url.data, headers, timeout_s, &out->body);
-    if (body) {
+    if (code == 0 && body) {
         curl_easy_setopt(c->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body_size);
         curl_easy_setopt(c->curl, CURLOPT_POSTFIELDS, body);
         curl_easy_setopt(c->curl, CURLOPT_CUSTOMREQUEST, method);
     }
-    int code = perform(c, out, err);
+    code = code == 0 ? perform(c, out, err) : code;
     curl_slist_free_all(headers);
     if (code < 0)
         http_answer_release(out);
@@ -314,21 +308,15 @@ int
 http_client_download(struct http_client *c, const char *path, int stall_s, http_sink_cb *sink, void *arg,
                      struct http_answer *out, struct error *err)
 {
-    AUTO_BUFFER struct buffer url = BUFFER_INIT;
-    struct curl_slist *headers = NULL;
+    struct curl_slist *headers;
     struct download d = { c->curl, sink, arg, &out->body, false };
+    int code = begin(c, "GET", path, NULL, false, 0, out, &headers, err);
 
-    *out = (struct http_answer){ 0, -1, BUFFER_INIT };
-    if (buffer_printf(&url, "%s%s", c->base_url, path) < 0 || make_headers(c, false, NULL, &headers) < 0) {
-        curl_slist_free_all(headers);
-        return error_set(err, ERR_NOMEM, "out of memory");
-    }
-    set_options(c, "GET", url.data, headers, 0, &out->body);
     curl_easy_setopt(c->curl, CURLOPT_WRITEFUNCTION, download_cb);
     curl_easy_setopt(c->curl, CURLOPT_WRITEDATA, &d);
     curl_easy_setopt(c->curl, CURLOPT_TCP_KEEPALIVE, 1L);
     c->stall_ns = stall_s * INT64_C(1000000000);
-    int code = perform(c, out, err);
+    code = code == 0 ? perform(c, out, err) : code;
     c->stall_ns = 0;
     curl_slist_free_all(headers);
     if (code < 0)

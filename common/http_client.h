@@ -44,16 +44,13 @@ struct http_answer {
 void http_answer_release(struct http_answer *a);
 
 /*
- * One request. path begins with '/'; body NULL for none, else sent as application/json.
- * Returns 0 for every HTTP response, whatever its status; ERR_UNAVAILABLE (no connection),
- * ERR_TIMEOUT, ERR_INPUT (no such address) or ERR_NOMEM otherwise. timeout_s 0: no limit.
+ * One request. path begins with '/'; key: an Idempotency-Key, by which a request that comes twice is done once, NULL for
+ * none; body NULL for none, else sent as application/json. Returns 0 for every HTTP response, whatever its status;
+ * ERR_UNAVAILABLE (no connection), ERR_TIMEOUT, ERR_INPUT (no such address) or ERR_NOMEM otherwise. timeout_s 0: no limit.
  */
-int http_client_call(struct http_client *c, const char *method, const char *path, const char *body,
-                     size_t body_size, double timeout_s, struct http_answer *out, struct error *err);
-/* The same with an Idempotency-Key (NULL: none): a request that comes twice is done once. */
-int http_client_call_once(struct http_client *c, const char *method, const char *path, const char *key,
-                          const char *body, size_t body_size, double timeout_s, struct http_answer *out,
-                          struct error *err);
+int http_client_call(struct http_client *c, const char *method, const char *path, const char *key,
+                     const char *body, size_t body_size, double timeout_s, struct http_answer *out,
+                     struct error *err);
 
 /* False: the bytes could not be taken, and the transfer ends. */
 typedef bool http_sink_cb(void *arg, const char *bytes, size_t size);

@@ -77,7 +77,7 @@ exchange(struct cli *cli, const char *method, const char *path, const char *body
     exchange_release(x);
     if (!cli->http && http_client_new(cli->url, cli->token, &cli->http, &x->err) < 0)
         x->code = CLI_CONFIG;
-    else if (http_client_call(cli->http, method, path, body, size, limit_s, &x->answer, &x->err) < 0)
+    else if (http_client_call(cli->http, method, path, NULL, body, size, limit_s, &x->answer, &x->err) < 0)
         x->code = exit_of_error(&x->err);
     else
         x->code = exit_of_status(x->answer.status);
@@ -187,6 +187,17 @@ api_call(struct cli *cli, const char *method, const char *path, json_t *body, js
 }
 
 int
+api_make(struct cli *cli, const char *path, json_t *body, json_t **answer, const char **id)
+{
+    int code = api_call(cli, "POST", path, body, answer);
+
+    *id = text_member(*answer, "id");
+    if (code == CLI_OK && !*id)
+        return cli_complain(CLI_NETWORK, "the answer has no id: is this verifierd?");
+    return code;
+}
+
+int
 api_find(struct cli *cli, const char *path, json_t **out)
 {
     AUTO_EXCHANGE struct exchange x = EXCHANGE_INIT;
@@ -225,11 +236,25 @@ api_download(struct cli *cli, const char *path, int stall_s, http_sink_cb *sink,
     return report(cli, &x);
 }
 
-static bool
-is_finished(json_t *document)
+bool
+api_lines_cb(void *lines, const char *bytes, size_t size)
 {
-    const char *state = text_member(document, "state");
-    return state && (strcmp(state, "done") == 0 || strcmp(state, "cancelled") == 0);
+    struct api_lines *l = lines;
+
+    for (const char *end; (end = memchr(bytes, '\n', size)) != NULL; bytes = end + 1) {
+        if (buffer_append(&l->line, bytes, (size_t)(end - bytes)) < 0 ||
+            !l->take(l->arg, l->line.data, l->line.size))
+            return false;
+        buffer_clear(&l->line);
+        size -= (size_t)(end - bytes) + 1;
+    }
+    return size <= l->most - l->line.size && buffer_append(&l->line, bytes, size) == 0;
+}
+
+bool
+api_is_finished(const json_t *document)
+{
+    return text_is(document, "state", "done") || text_is(document, "state", "cancelled");
 }
 
 static double
@@ -280,15 +305,16 @@ static void
 tell_progress(const struct cli *cli, json_t *document, char told[64])
 {
     json_t *items = json_object_get(document, "items"), *item;
-    const char *state = text_member(document, "state"), *stage = text_member(document, "stage");
+    const char *stage = text_member(document, "stage");
     char now[64] = "";
     size_t i, n_done = 0;
 
-    json_array_foreach(items, i, item) n_done += is_finished(item);
+    json_array_foreach(items, i, item) n_done += api_is_finished(item);
     if (items)
         snprintf(now, sizeof(now), "%zu of %zu done", n_done, json_array_size(items));
     else
-        snprintf(now, sizeof(now), "%s%s%s", state ? state : "", stage ? ": " : "", stage ? stage : "");
+        snprintf(now, sizeof(now), "%s%s%s", text_or(document, "state", ""), stage ? ": " : "",
+                 stage ? stage : "");
     if (cli->is_json || strcmp(now, told) == 0)
         return;
     memcpy(told, now, sizeof(now));
@@ -298,7 +324,7 @@ tell_progress(const struct cli *cli, json_t *document, char told[64])
 }
 
 int
-api_follow(struct cli *cli, const char *path, double limit_s, json_t **out)
+api_follow(struct cli *cli, const char *path, const char *id, double limit_s, json_t **out)
 {
     const int64_t start_ns = clock_monotonic_ns();
     int64_t lost_ns = 0;
@@ -310,9 +336,12 @@ api_follow(struct cli *cli, const char *path, double limit_s, json_t **out)
         AUTO_BUFFER struct buffer poll = BUFFER_INIT;
         double wait_s = poll_length(cli, limit_s, start_ns);
         if (wait_s < 0)
-            return CLI_TIMEOUT;
+            return cli_complain(CLI_TIMEOUT, "not finished after %g s; it goes on: verifier show %s", limit_s,
+                                id);
+        buffer_add(&poll, path);
+        api_path_add(&poll, "/", id);
         /* Whole seconds: rounded up, so that the last poll is not a run of empty ones. */
-        if (buffer_printf(&poll, "%s?wait=%d", path, (int)(wait_s + 0.999)) < 0)
+        if (buffer_printf(&poll, "?wait=%d", (int)(wait_s + 0.999)) < 0)
             return cli_complain(CLI_CONFIG, "out of memory");
         const int64_t asked_ns = clock_monotonic_ns();
         exchange(cli, "GET", poll.data, NULL, 0, wait_s + POLL_GRACE_S, &x);
@@ -324,7 +353,7 @@ api_follow(struct cli *cli, const char *path, double limit_s, json_t **out)
         lost_ns = 0;
         json_decref(*out);
         code = decode(&x, out);
-        if (code != CLI_OK || is_finished(*out))
+        if (code != CLI_OK || api_is_finished(*out))
             return code;
         tell_progress(cli, *out, told);
         if (seconds_since(asked_ns) < POLL_SHORTEST_S)
@@ -342,6 +371,21 @@ api_path_add(struct buffer *path, const char *prefix, const char *text)
             buffer_append(path, text, 1);
         else
             buffer_printf(path, "%%%02X", c);
+    }
+}
+
+void
+api_query(struct buffer *out, const char *path, const struct api_pair *pairs)
+{
+    const char *before = "?";
+
+    buffer_add(out, path);
+    for (; pairs->name; pairs++) {
+        if (!pairs->value)
+            continue;
+        buffer_printf(out, "%s%s", before, pairs->name);
+        api_path_add(out, "=", pairs->value);
+        before = "&";
     }
 }
 

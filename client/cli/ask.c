@@ -1,10 +1,12 @@
 #include "client/cli/ask.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/cli/api.h"
 #include "client/cli/input.h"
+#include "client/cli/text.h"
 #include "common/auto.h"
 
 enum {
@@ -42,22 +44,36 @@ static const struct argp_option options[] = {
     { 0 },
 };
 
-static json_t *
-reward_of(const struct argp_state *state, const char *text)
+static void
+take_reward(struct argp_state *state, const char *name, char *arg, void *out)
 {
-    json_t *reward = *text == '{' ? json_loads(text, 0, NULL) : json_string(text);
+    json_t **reward = out;
 
-    if (!reward)
-        argp_error(state, "--reward: \"%s\" is neither a kind nor a JSON object", text);
-    return reward;
+    json_decref(*reward);
+    *reward = *arg == '{' ? json_loads(arg, 0, NULL) : json_string(arg);
+    if (!*reward)
+        argp_error(state, "%s: \"%s\" is neither a kind nor a JSON object", name, arg);
 }
 
 static void
-add_pair(struct ask *a, const char *pair)
+take_policy(struct argp_state *state, const char *name, char *arg, void *out)
 {
-    if (!a->metadata)
-        a->metadata = json_object();
-    if (input_pair(pair, a->metadata) != CLI_OK)
+    json_t **policy = out;
+
+    (void)name;
+    json_decref(*policy);
+    *policy = cli_policy(state, arg);
+}
+
+static void
+take_pair(struct argp_state *state, const char *name, char *arg, void *out)
+{
+    json_t **metadata = out;
+
+    (void)state, (void)name;
+    if (!*metadata)
+        *metadata = json_object();
+    if (input_pair(arg, *metadata) != CLI_OK)
         exit(CLI_USAGE);
 }
 
@@ -65,59 +81,28 @@ static error_t
 parse(int key, char *arg, struct argp_state *state)
 {
     struct ask *a = state->input;
-    const struct {
-        int key;
-        const char **value;
-    } texts[] = { { 'T', &a->task },
-                  { OPT_REFERENCE, &a->reference },
-                  { OPT_ENTRY, &a->entry_point },
-                  { OPT_UNTIL, &a->until },
-                  { OPT_GPU, &a->gpu },
-                  { OPT_PRIORITY, &a->priority },
-                  { OPT_CLIENT, &a->client } };
+    const struct take rows[] = {
+        TAKE_INPUT(a->cli),
+        TAKE_TEXT('T', &a->task),
+        TAKE_TEXT(OPT_REFERENCE, &a->reference),
+        TAKE_TEXT(OPT_ENTRY, &a->entry_point),
+        TAKE_CALL(OPT_POLICY, take_policy, &a->policy),
+        TAKE_FLAG(OPT_SANITIZE, &a->is_sanitized),
+        TAKE_CALL(OPT_REWARD, take_reward, &a->reward),
+        TAKE_TEXT(OPT_UNTIL, &a->until),
+        TAKE_TEXT(OPT_GPU, &a->gpu),
+        TAKE_TEXT(OPT_PRIORITY, &a->priority),
+        TAKE_FLAG(OPT_COMPLETION, &a->is_completion),
+        TAKE_CALL(OPT_METADATA, take_pair, &a->metadata),
+        TAKE_TEXT(OPT_CLIENT, &a->client),
+        TAKE_FLAG(OPT_NO_CACHE, &a->is_uncached),
+        TAKE_FLAG('w', &a->is_waiting),
+        TAKE_SECONDS('w', &a->limit_s),
+    };
 
-    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
-        if (texts[i].key == key) {
-            *texts[i].value = arg;
-            return 0;
-        }
-    }
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = a->cli;
-        return 0;
-    case OPT_POLICY:
-        json_decref(a->policy);
-        a->policy = cli_policy(state, arg);
-        return 0;
-    case OPT_REWARD:
-        json_decref(a->reward);
-        a->reward = reward_of(state, arg);
-        return 0;
-    case OPT_SANITIZE:
-        a->is_sanitized = true;
-        return 0;
-    case OPT_NO_CACHE:
-        a->is_uncached = true;
-        return 0;
-    case OPT_COMPLETION:
-        a->is_completion = true;
-        return 0;
-    case OPT_METADATA:
-        add_pair(a, arg);
-        return 0;
-    case 'w':
-        a->is_waiting = true;
-        if (arg && input_seconds(arg, &a->limit_s) != CLI_OK)
-            exit(CLI_USAGE);
-        return 0;
-    case ARGP_KEY_END:
-        if (!a->task == !a->reference)
-            argp_error(state, "give either --task or --reference");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    if (key == ARGP_KEY_END && !a->task == !a->reference)
+        argp_error(state, "give either --task or --reference");
+    return take(rows, ARRAY_LEN(rows), key, arg, state);
 }
 
 const struct argp ask_argp = { options, parse, NULL, NULL, cli_children, NULL, NULL };
@@ -166,8 +151,9 @@ policy_of(const struct ask *a)
     return policy;
 }
 
-int
-ask_put(const struct ask *a, json_t *body)
+/* All that was asked; the task is looked up. */
+static int
+put(const struct ask *a, json_t *body)
 {
     set_text(body, "entry_point", a->entry_point);
     set_text(body, "until", a->until);
@@ -184,6 +170,35 @@ ask_put(const struct ask *a, json_t *body)
     if (a->is_uncached)
         json_object_set_new(body, "cache", json_false());
     return put_task(a, body);
+}
+
+int
+ask_post(const struct ask *a, const char *path, json_t *body, json_t **out)
+{
+    AUTO_JSON json_t *answer = NULL;
+    const char *id = NULL;
+    int code = put(a, body);
+
+    *out = NULL;
+    if (code == CLI_OK)
+        code = api_make(a->cli, path, body, &answer, &id);
+    if (code != CLI_OK)
+        return code;
+    if (!a->is_waiting) {
+        if (a->cli->is_json)
+            text_json(answer);
+        else
+            puts(id);
+        return CLI_OK;
+    }
+    if (!a->cli->is_alone)
+        cli_note_id(id);
+    if (!a->cli->is_json && !a->cli->is_alone)
+        fprintf(stderr, "verifier: submitted %s\n", id);
+    code = api_follow(a->cli, path, id, a->limit_s, out);
+    if (*out && a->cli->is_json)
+        text_json(*out);
+    return code;
 }
 
 int

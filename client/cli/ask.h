@@ -17,8 +17,11 @@ struct ask {
 extern const struct argp ask_argp;
 void ask_release(struct ask *a);
 
-/* Put all that was asked into a request's body, and look the task up: an enum cli_exit. */
-int ask_put(const struct ask *a, json_t *body);
+/*
+ * Put all that was asked into a request's body, and post it: an enum cli_exit. With --wait out is how it ended, given;
+ * else its id is printed, and out is NULL. On CLI_TIMEOUT it may be how far it came.
+ */
+int ask_post(const struct ask *a, const char *path, json_t *body, json_t **out);
 /* {"candidate" or "completion": the text of a file}, given, or NULL: an enum cli_exit. */
 int ask_candidate(const struct ask *a, const char *file, json_t **out);
 

@@ -15,50 +15,7 @@
 #include "client/cli/text.h"
 #include "common/auto.h"
 
-#define BUNDLE_MAX (8 * 1024 * 1024) /* bytes: what a body may have */
-
-struct arguments {
-    struct cli *cli;
-    const char *what; /* an id, or a file */
-    const char *output;
-    double limit_s; /* < 0: none */
-    bool shows_all;
-    int bad; /* the error code of an option's value */
-};
-
 enum { OPT_WAIT = 'w', OPT_OUTPUT = 'o', OPT_ALL = 'a' };
-
-static error_t
-parse(int key, char *arg, struct argp_state *state)
-{
-    struct arguments *a = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = a->cli;
-        return 0;
-    case OPT_OUTPUT:
-        a->output = arg;
-        return 0;
-    case OPT_ALL:
-        a->shows_all = true;
-        return 0;
-    case OPT_WAIT:
-        if (a->bad == CLI_OK)
-            a->bad = input_seconds(arg, &a->limit_s);
-        return 0;
-    case ARGP_KEY_ARG:
-        if (a->what)
-            argp_error(state, "unexpected argument \"%s\"", arg);
-        a->what = arg;
-        return 0;
-    case ARGP_KEY_END:
-        if (!a->what)
-            argp_error(state, "of what? one argument is expected");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
 
 /* --- bundle --- */
 
@@ -66,15 +23,9 @@ static const struct argp_option bundle_options[] = {
     { "output", OPT_OUTPUT, "FILE", 0, "Write to FILE (default: ID.bundle.json; - is standard output)", 0 },
     { 0 },
 };
-const struct argp bundle_argp = {
-    bundle_options,
-    parse,
-    "ID",
-    "Put all that a verdict came from into one file: task, source, seed, rules, versions, the verdict.",
-    cli_children,
-    NULL,
-    NULL
-};
+const struct argp bundle_argp = CLI_ARGP(
+    bundle_options, "ID",
+    "Put all that a verdict came from into one file: task, source, seed, rules, versions, the verdict.");
 
 int
 bundle_command(struct cli *cli, int argc, char **argv)
@@ -82,11 +33,12 @@ bundle_command(struct cli *cli, int argc, char **argv)
     AUTO_BUFFER struct buffer path = BUFFER_INIT, name = BUFFER_INIT;
     AUTO_JSON json_t *bundle = NULL;
     AUTO_FREE char *whole = NULL;
-    struct arguments a = { .cli = cli };
+    const char *given = NULL, *output = NULL;
     struct outfile file;
 
-    argp_parse(&bundle_argp, argc, argv, 0, NULL, &a);
-    int code = find_id(cli, a.what, FIND_SUBMISSION, &whole);
+    CLI_TAKE(cli, &bundle_argp, argc, argv, TAKE_ARGUMENT(&given, "which ID?"),
+             TAKE_TEXT(OPT_OUTPUT, &output));
+    int code = find_id(cli, given, FIND_SUBMISSION, &whole);
     if (code != CLI_OK)
         return code;
     api_path_add(&path, "/v1/submissions/", whole);
@@ -96,11 +48,12 @@ bundle_command(struct cli *cli, int argc, char **argv)
         return code;
     if (!json_object_get(bundle, "verdict"))
         return cli_complain(CLI_NETWORK, "the answer is no bundle: is this verifierd?");
-    const char *id = text_member(json_object_get(bundle, "verdict"), "id");
-    buffer_printf(&name, "%.80s.bundle.json", id ? id : "verdict");
-    if (!a.output && strchr(name.data, '/'))
+    if (buffer_printf(&name, "%.80s.bundle.json",
+                      text_or(json_object_get(bundle, "verdict"), "id", "verdict")) != 0)
+        return cli_complain(CLI_CONFIG, "out of memory");
+    if (!output && strchr(name.data, '/'))
         return cli_complain(CLI_NETWORK, "the answer is no bundle: is this verifierd?");
-    code = outfile_open(&file, a.output ? a.output : name.data);
+    code = outfile_open(&file, output ? output : name.data);
     if (code != CLI_OK)
         return code;
     bool is_written =
@@ -109,7 +62,7 @@ bundle_command(struct cli *cli, int argc, char **argv)
     code = outfile_close(&file, is_written);
     if (code == CLI_OK && !is_written)
         code = cli_complain(CLI_CONFIG, "the bundle cannot be written");
-    if (code == CLI_OK && !a.output)
+    if (code == CLI_OK && !output)
         puts(name.data);
     return code;
 }
@@ -121,37 +74,24 @@ static const struct argp_option replay_options[] = {
     { "wait", OPT_WAIT, "SECONDS", 0, "For the verdict, at most", 0 },
     { 0 },
 };
-const struct argp replay_argp = {
-    replay_options,
-    parse,
-    "FILE",
+const struct argp replay_argp = CLI_ARGP(
+    replay_options, "FILE",
     "Judge a bundle's candidate again and compare the two verdicts.\v"
     "The seed and the rules are the bundle's; the verdicts are compared field by field. "
     "Needs the scope admin: who chooses a seed knows the inputs. Exit status: 0 what must be the same is, 1 "
-    "something differs.",
-    cli_children,
-    NULL,
-    NULL
-};
+    "something differs.");
 
 static int
 read_bundle(const char *path, json_t **out)
 {
+    AUTO_JSON json_t *text = NULL;
     json_error_t why;
-    FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
+    int code = input_text(path, &text);
 
-    if (!f)
-        return cli_complain(CLI_USAGE, "%s cannot be opened", path);
-    char *bytes = malloc(BUNDLE_MAX + 1);
-    size_t size = bytes ? fread(bytes, 1, BUNDLE_MAX + 1, f) : 0;
-    if (f != stdin)
-        fclose(f);
-    *out = size <= BUNDLE_MAX
-               ? json_loadb(bytes ? bytes : "", size, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &why)
-               : NULL;
-    free(bytes);
-    if (size > BUNDLE_MAX)
-        return cli_complain(CLI_USAGE, "%s has more than %d bytes: it is no bundle", path, BUNDLE_MAX);
+    if (code != CLI_OK)
+        return code;
+    *out = json_loadb(json_string_value(text), json_string_length(text),
+                      JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &why);
     if (!*out)
         return cli_complain(CLI_USAGE, "%s is no bundle: line %d: %s", path, why.line, why.text);
     if (!json_is_object(json_object_get(*out, "verdict")))
@@ -177,54 +117,49 @@ add_rows(struct table *t, json_t *list, const char *how)
 }
 
 static void
-print(const struct arguments *a, json_t *result)
+print(json_t *result, bool shows_all)
 {
     static const char *const titles[] = { "FIELD", "BUNDLE", "HERE", "", "WHY" };
     AUTO_TABLE struct table *t = table_new(titles, ARRAY_LEN(titles));
     json_t *differ = json_object_get(result, "differ"), *may_differ = json_object_get(result, "may_differ");
 
     add_rows(t, differ, "differs");
-    if (a->shows_all)
+    if (shows_all)
         add_rows(t, may_differ, "may differ");
-    if (json_array_size(differ) > 0 || a->shows_all)
+    if (json_array_size(differ) > 0 || shows_all)
         table_print(t);
     printf("%s: %lld fields are the same, %zu differ, %zu differ and may; the machines %s\n",
            json_is_true(json_object_get(result, "same")) ? "the same verdict" : "ANOTHER VERDICT",
            (long long)json_integer_value(json_object_get(result, "fields")), json_array_size(differ),
-           json_array_size(may_differ),
-           strcmp(text_member(result, "machines"), "alike") == 0 ? "are alike" : "differ");
+           json_array_size(may_differ), text_is(result, "machines", "alike") ? "are alike" : "differ");
 }
 
 static int
-judge_again(struct arguments *a, json_t *bundle, json_t **verdict)
+judge_again(struct cli *cli, double limit_s, json_t *bundle, json_t **verdict)
 {
-    AUTO_BUFFER struct buffer path = BUFFER_INIT;
     AUTO_JSON json_t *answer = NULL;
+    const char *id = NULL;
+    int code = api_make(cli, "/v1/replays", bundle, &answer, &id);
 
-    int code = api_call(a->cli, "POST", "/v1/replays", bundle, &answer);
-    const char *id = text_member(answer, "id");
     if (code != CLI_OK)
         return code;
-    if (!id)
-        return cli_complain(CLI_NETWORK, "the answer has no id: is this verifierd?");
     cli_note_id(id);
-    api_path_add(&path, "/v1/submissions/", id);
-    code = api_follow(a->cli, path.data, a->limit_s, verdict);
-    if (code == CLI_TIMEOUT)
-        return cli_complain(code, "no verdict after %g s; it goes on: verifier show %s", a->limit_s, id);
-    return code;
+    return api_follow(cli, "/v1/submissions", id, limit_s, verdict);
 }
 
 int
 replay_command(struct cli *cli, int argc, char **argv)
 {
     AUTO_JSON json_t *bundle = NULL, *verdict = NULL;
-    struct arguments a = { .cli = cli, .limit_s = -1 };
+    const char *file = NULL;
+    double limit_s = -1;
+    bool shows_all = false;
 
-    argp_parse(&replay_argp, argc, argv, 0, NULL, &a);
-    int code = a.bad != CLI_OK ? a.bad : read_bundle(a.what, &bundle);
+    CLI_TAKE(cli, &replay_argp, argc, argv, TAKE_ARGUMENT(&file, "which FILE?"),
+             TAKE_FLAG(OPT_ALL, &shows_all), TAKE_SECONDS(OPT_WAIT, &limit_s));
+    int code = read_bundle(file, &bundle);
     if (code == CLI_OK)
-        code = judge_again(&a, bundle, &verdict);
+        code = judge_again(cli, limit_s, bundle, &verdict);
     if (code != CLI_OK)
         return code;
     AUTO_JSON json_t *result = replay_compare(json_object_get(bundle, "verdict"), verdict);
@@ -232,6 +167,6 @@ replay_command(struct cli *cli, int argc, char **argv)
     if (cli->is_json)
         text_json(result);
     else
-        print(&a, result);
+        print(result, shows_all);
     return json_is_true(json_object_get(result, "same")) ? CLI_OK : CLI_FAILED;
 }

@@ -8,7 +8,6 @@
 #include "client/cli/api.h"
 #include "client/cli/calibration.h"
 #include "client/cli/cli.h"
-#include "client/cli/input.h"
 #include "client/cli/table.h"
 #include "client/cli/text.h"
 #include "common/auto.h"
@@ -18,9 +17,9 @@
 
 struct calibrate {
     struct cli *cli;
-    double rounds, limit_s;
-    bool is_dry; /* keep nothing */
-    int bad;
+    int rounds;
+    double limit_s;
+    bool is_dry;     /* keep nothing */
     const char *gpu; /* view into status */
     struct calibration_run runs[RUNS_MAX];
     size_t n;
@@ -35,46 +34,11 @@ static const struct argp_option options[] = {
     { 0 },
 };
 
-static error_t
-parse(int key, char *arg, struct argp_state *state)
-{
-    struct calibrate *c = state->input;
-
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = c->cli;
-        return 0;
-    case OPT_ROUNDS:
-        if (input_seconds(arg, &c->rounds) != CLI_OK || c->rounds < 2 || c->rounds > 16 ||
-            c->rounds != floor(c->rounds))
-            argp_error(state, "--rounds: \"%s\" is no number from 2 to 16", arg);
-        return 0;
-    case OPT_LIMIT:
-        if (c->bad == CLI_OK)
-            c->bad = input_seconds(arg, &c->limit_s);
-        return 0;
-    case OPT_DRY:
-        c->is_dry = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        argp_error(state, "unexpected argument \"%s\"", arg);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-const struct argp calibrate_argp = {
-    options,
-    parse,
-    NULL,
-    "Find out how far this machine's times are off: a product of matrices "
-    "against itself and against the same product made twice, and a call that "
-    "does nothing. The result goes into later verdicts.",
-    cli_children,
-    NULL,
-    NULL
-};
+const struct argp calibrate_argp =
+    CLI_ARGP(options, NULL,
+             "Find out how far this machine's times are off: a product of matrices "
+             "against itself and against the same product made twice, and a call that "
+             "does nothing. The result goes into later verdicts.");
 
 static json_t *
 text_of(struct buffer *source)
@@ -84,56 +48,48 @@ text_of(struct buffer *source)
 }
 
 static int
-register_task(struct calibrate *c, const struct calibration_program *p, json_t **task)
+register_task(struct calibrate *c, const struct calibration_program *p, json_t **task, const char **id)
 {
     AUTO_BUFFER struct buffer name = BUFFER_INIT, source = BUFFER_INIT;
 
     if (buffer_printf(&name, "calibrate_%s", p->name) != 0 || calibration_reference(p, &source) != 0)
         return cli_complain(CLI_CONFIG, "out of memory");
     AUTO_JSON json_t *body = json_pack("{s:s, s:o}", "name", name.data, "reference", text_of(&source));
-    return api_call(c->cli, "POST", "/v1/tasks", body, task);
+    return api_make(c->cli, "/v1/tasks", body, task, id);
 }
 
 static int
-submit(struct calibrate *c, const struct calibration_program *p, json_t **answer)
+submit(struct calibrate *c, const struct calibration_program *p, json_t **answer, const char **made)
 {
     AUTO_JSON json_t *task = NULL;
     AUTO_BUFFER struct buffer source = BUFFER_INIT;
     char mark[64];
-    int code = register_task(c, p, &task);
+    const char *id = NULL;
+    int code = register_task(c, p, &task, &id);
 
     if (code != CLI_OK)
         return code;
-    const char *id = text_member(task, "id");
-    if (!id)
-        return cli_complain(CLI_NETWORK, "the answer names no task: is this verifierd?");
     snprintf(mark, sizeof(mark), "%ld.%lld.%zu", (long)getpid(), (long long)clock_wall_ms(), c->n);
     if (calibration_candidate(p, mark, &source) != 0)
         return cli_complain(CLI_CONFIG, "out of memory");
     AUTO_JSON json_t *body =
         json_pack("{s:s, s:o, s:s, s:b, s:{s:s, s:{s:b}}}", "task", id, "candidate", text_of(&source),
                   "client", "calibrate", "cache", 0, "policy", "name", "kernelbench", "timing", "fixed", 1);
-    return api_call(c->cli, "POST", "/v1/submissions", body, answer);
+    return api_make(c->cli, "/v1/submissions", body, answer, made);
 }
 
 static int
 run_one(struct calibrate *c, const struct calibration_program *p)
 {
     AUTO_JSON json_t *answer = NULL, *verdict = NULL;
-    AUTO_BUFFER struct buffer path = BUFFER_INIT;
-    int code = submit(c, p, &answer);
+    const char *id = NULL;
+    int code = submit(c, p, &answer, &id);
 
     if (code != CLI_OK)
         return code;
-    const char *id = text_member(answer, "id");
-    if (!id)
-        return cli_complain(CLI_NETWORK, "the answer has no id: is this verifierd?");
     cli_note_id(id);
-    api_path_add(&path, "/v1/submissions/", id);
-    code = api_follow(c->cli, path.data, c->limit_s, &verdict);
+    code = api_follow(c->cli, "/v1/submissions", id, c->limit_s, &verdict);
     cli_note_id(NULL);
-    if (code == CLI_TIMEOUT)
-        return cli_complain(code, "no verdict of %s after %g s: verifier show %s", p->name, c->limit_s, id);
     if (code == CLI_OK)
         calibration_read(p, verdict, &c->runs[c->n++]);
     return code;
@@ -144,7 +100,7 @@ run_all(struct calibrate *c)
 {
     int code = CLI_OK;
 
-    for (int round = 0; round < (int)c->rounds; round++)
+    for (int round = 0; round < c->rounds; round++)
         for (size_t i = 0; i < calibration_programs_count && code == CLI_OK; i++)
             if ((round == 0 || calibration_programs[i].kind == CALIBRATION_SELF) && c->n < RUNS_MAX)
                 code = run_one(c, &calibration_programs[i]);
@@ -209,9 +165,8 @@ calibrate_command(struct cli *cli, int argc, char **argv)
     struct calibrate c = { .cli = cli, .rounds = 3, .limit_s = 120 };
     AUTO_JSON json_t *status = NULL;
 
-    argp_parse(&calibrate_argp, argc, argv, 0, NULL, &c);
-    if (c.bad != CLI_OK)
-        return c.bad;
+    CLI_TAKE(cli, &calibrate_argp, argc, argv, TAKE_INT(OPT_ROUNDS, &c.rounds, 2, 16),
+             TAKE_SECONDS(OPT_LIMIT, &c.limit_s), TAKE_FLAG(OPT_DRY, &c.is_dry));
     int code = api_call(cli, "GET", "/v1/status", NULL, &status);
     if (code != CLI_OK)
         return code;

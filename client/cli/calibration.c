@@ -72,9 +72,6 @@ void
 calibration_read(const struct calibration_program *p, json_t *verdict, struct calibration_run *out)
 {
     json_t *timing = json_object_get(verdict, "timing");
-    const char *class_ = text_member(verdict, "class"), *outcome = text_member(timing, "outcome");
-    const char *id = text_member(verdict, "id");
-    bool is_ok = class_ && strcmp(class_, "ok") == 0;
 
     *out = (struct calibration_run){ .program = p,
                                      .speedup = number_or_nan(timing, "speedup"),
@@ -83,8 +80,9 @@ calibration_read(const struct calibration_program *p, json_t *verdict, struct ca
                                      .reference_ms = number_or_nan(timing, "reference_ms"),
                                      .candidate_ms = number_or_nan(timing, "candidate_ms") };
     snprintf(out->outcome, sizeof(out->outcome), "%s",
-             is_ok ? (outcome ? outcome : "skipped") : (class_ ? class_ : "cancelled"));
-    snprintf(out->id, sizeof(out->id), "%s", id ? id : "");
+             text_is(verdict, "class", "ok") ? text_or(timing, "outcome", "skipped")
+                                             : text_or(verdict, "class", "cancelled"));
+    snprintf(out->id, sizeof(out->id), "%s", text_or(verdict, "id", ""));
 }
 
 static bool

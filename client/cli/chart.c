@@ -189,7 +189,6 @@ static void
 add_speedup(struct buffer *out, json_t *timing, const char *name, const char *key)
 {
     char lo[40], hi[40];
-    const char *estimator = text_member(timing, "estimator");
 
     snprintf(lo, sizeof(lo), "%s_lo", key);
     snprintf(hi, sizeof(hi), "%s_hi", key);
@@ -197,7 +196,7 @@ add_speedup(struct buffer *out, json_t *timing, const char *name, const char *ke
         return;
     buffer_printf(out, "%-*s%.4f  (95%% interval %.4f to %.4f)%s\n", LABEL, name, number_or_nan(timing, key),
                   number_or_nan(timing, lo), number_or_nan(timing, hi),
-                  estimator && strcmp(estimator, name) == 0 ? "  <- rewarded" : "");
+                  text_is(timing, "estimator", name) ? "  <- rewarded" : "");
 }
 
 static void
@@ -277,13 +276,11 @@ add_gpu(struct buffer *out, json_t *timing)
 static void
 add_head(struct buffer *out, json_t *document, json_t *timing)
 {
-    const char *outcome = text_member(timing, "outcome"), *name = text_member(document, "task_name");
     const char *why = text_member(timing, "why"), *stopped = text_member(timing, "stopped");
 
-    buffer_printf(out, "%-*s%s\n", LABEL, "submission",
-                  text_member(document, "id") ? text_member(document, "id") : "-");
-    buffer_printf(out, "%-*s%s\n", LABEL, "task", name ? name : "-");
-    buffer_printf(out, "%-*s%s", LABEL, "timing", outcome ? outcome : "not yet");
+    buffer_printf(out, "%-*s%s\n", LABEL, "submission", text_or(document, "id", "-"));
+    buffer_printf(out, "%-*s%s\n", LABEL, "task", text_or(document, "task_name", "-"));
+    buffer_printf(out, "%-*s%s", LABEL, "timing", text_or(timing, "outcome", "not yet"));
     if (why)
         buffer_printf(out, ": %s", why);
     if (json_is_number(json_object_get(timing, "calls")))

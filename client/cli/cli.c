@@ -109,3 +109,31 @@ static const struct argp_option common_options[] = {
 
 const struct argp cli_common_argp = { common_options, parse_common, NULL, NULL, NULL, NULL, NULL };
 const struct argp_child cli_children[] = { { &cli_common_argp, 0, NULL, -1 }, { 0 } };
+
+/* The input of a command's argp. */
+struct line {
+    void *child;
+    const struct take *rows;
+    size_t n;
+};
+
+error_t
+cli_parse(int key, char *arg, struct argp_state *state)
+{
+    const struct line *line = state->input;
+
+    if (key == ARGP_KEY_INIT)
+        state->child_inputs[0] = line->child;
+    error_t rc = take(line->rows, line->n, key, arg, state);
+    if (rc == ARGP_ERR_UNKNOWN && key == ARGP_KEY_ARG)
+        argp_error(state, "unexpected argument \"%s\"", arg);
+    return key == ARGP_KEY_INIT ? 0 : rc;
+}
+
+void
+cli_take(void *child, const struct argp *argp, int argc, char **argv, const struct take *rows, size_t n)
+{
+    struct line line = { child, rows, n };
+
+    argp_parse(argp, argc, argv, 0, NULL, &line);
+}

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "common/http_client.h"
+#include "common/take.h"
 
 /* Scripts depend on these: see EXIT STATUS in verifier(1). */
 enum cli_exit {
@@ -41,8 +42,18 @@ extern const struct argp cli_common_argp;
 /* That child alone. */
 extern const struct argp_child cli_children[];
 
-/* The parser of a command that takes cli_children's options and no arguments; its input is the struct cli. */
-error_t cli_parse_nothing(int key, char *arg, struct argp_state *state);
+/* A command's argp: its own options, or NULL; what it is in help; and the options of every command. */
+#define CLI_ARGP(options, args_doc, doc)                            \
+    {                                                               \
+        options, cli_parse, args_doc, doc, cli_children, NULL, NULL \
+    }
+error_t cli_parse(int key, char *arg, struct argp_state *state);
+/* Read a command's line as the rows say that follow. child: what the argp's child fills, of a CLI_ARGP the struct cli. */
+#define CLI_TAKE(child, argp, argc, argv, ...)                              \
+    cli_take(child, argp, argc, argv, (const struct take[]){ __VA_ARGS__ }, \
+             sizeof((const struct take[]){ __VA_ARGS__ }) / sizeof(struct take))
+void cli_take(void *child, const struct argp *argp, int argc, char **argv, const struct take *rows, size_t n);
+#define TAKE_SECONDS(key, out) TAKE_NUMBER(key, out, 0, 1e7)
 
 /* Print "verifier: ..." on stderr; returns code. */
 int cli_complain(enum cli_exit code, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -69,40 +80,45 @@ int command_main(struct cli *cli, int argc, char **argv);
 /* The first words of what a command does, without a stop; given: free(). NULL: no memory. */
 char *command_summary(const struct argp *argp);
 
-#define COMMAND(name)                     \
-    extern const struct argp name##_argp; \
-    int name##_command(struct cli *cli, int argc, char **argv)
+/* Each by its words, and by what its argp and its function are called. */
+#define COMMANDS(ROW)                  \
+    ROW("submit", submit)              \
+    ROW("group", group)                \
+    ROW("judge", judge)                \
+    ROW("check", judge) /* the same */ \
+    ROW("task add", task_add)          \
+    ROW("task list", task_list)        \
+    ROW("task show", task_show)        \
+    ROW("task rename", task_rename)    \
+    ROW("task rm", task_rm)            \
+    ROW("show", show)                  \
+    ROW("timing", timing)              \
+    ROW("list", list)                  \
+    ROW("failures", failures)          \
+    ROW("leaderboard", leaderboard)    \
+    ROW("events", events)              \
+    ROW("open", open_page)             \
+    ROW("get", get)                    \
+    ROW("cancel", cancel)              \
+    ROW("rescore", rescore)            \
+    ROW("status", status)              \
+    ROW("top", top)                    \
+    ROW("export", export)              \
+    ROW("bundle", bundle)              \
+    ROW("replay", replay)              \
+    ROW("policies", policies)          \
+    ROW("doctor", doctor)              \
+    ROW("selftest", selftest)          \
+    ROW("calibrate", calibrate)        \
+    ROW("retention", retention)        \
+    ROW("completion", completion)      \
+    ROW("help", help)                  \
+    ROW("version", version)
 
-COMMAND(submit);
-COMMAND(group);
-COMMAND(judge);
-COMMAND(task_add);
-COMMAND(task_list);
-COMMAND(task_show);
-COMMAND(task_rename);
-COMMAND(task_rm);
-COMMAND(show);
-COMMAND(timing);
-COMMAND(list);
-COMMAND(top);
-COMMAND(status);
-COMMAND(calibrate);
-COMMAND(cancel);
-COMMAND(events);
-COMMAND(failures);
-COMMAND(get);
-COMMAND(leaderboard);
-COMMAND(open_page);
-COMMAND(rescore);
-COMMAND(selftest);
-COMMAND(export);
-COMMAND(bundle);
-COMMAND(replay);
-COMMAND(retention);
-COMMAND(policies);
-COMMAND(doctor);
-COMMAND(completion);
-COMMAND(help);
-COMMAND(version);
+#define DECLARE(words, symbol)              \
+    extern const struct argp symbol##_argp; \
+    int symbol##_command(struct cli *cli, int argc, char **argv);
+COMMANDS(DECLARE)
+#undef DECLARE
 
 #endif

@@ -11,45 +11,9 @@
 #include "common/auto.h"
 #include "common/buffer.h"
 
-#define ROW(words, symbol)                      \
-    {                                           \
-        words, &symbol##_argp, symbol##_command \
-    }
-
-const struct command commands[] = {
-    ROW("submit", submit),
-    ROW("group", group),
-    ROW("judge", judge),
-    ROW("check", judge), /* the same */
-    ROW("task add", task_add),
-    ROW("task list", task_list),
-    ROW("task show", task_show),
-    ROW("task rename", task_rename),
-    ROW("task rm", task_rm),
-    ROW("show", show),
-    ROW("timing", timing),
-    ROW("list", list),
-    ROW("failures", failures),
-    ROW("leaderboard", leaderboard),
-    ROW("events", events),
-    ROW("open", open_page),
-    ROW("get", get),
-    ROW("cancel", cancel),
-    ROW("rescore", rescore),
-    ROW("status", status),
-    ROW("top", top),
-    ROW("export", export),
-    ROW("bundle", bundle),
-    ROW("replay", replay),
-    ROW("policies", policies),
-    ROW("doctor", doctor),
-    ROW("selftest", selftest),
-    ROW("calibrate", calibrate),
-    ROW("retention", retention),
-    ROW("completion", completion),
-    ROW("help", help),
-    ROW("version", version),
-};
+#define ROW(words, symbol) { words, &symbol##_argp, symbol##_command },
+const struct command commands[] = { COMMANDS(ROW) };
+#undef ROW
 const size_t commands_count = ARRAY_LEN(commands);
 
 /* --- what the program itself takes --- */
@@ -186,40 +150,30 @@ command_main(struct cli *cli, int argc, char **argv)
 /* --- help, version --- */
 
 struct words {
-    struct cli *cli;
     char *word[2];
     int n;
 };
 
-static error_t
-parse_words(int key, char *arg, struct argp_state *state)
+static void
+take_word(struct argp_state *state, const char *name, char *arg, void *out)
 {
-    struct words *w = state->input;
+    struct words *w = out;
 
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = w->cli;
-        return 0;
-    case ARGP_KEY_ARG:
-        if ((size_t)w->n == ARRAY_LEN(w->word))
-            argp_error(state, "unexpected argument \"%s\"", arg);
-        w->word[w->n++] = arg;
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    (void)name;
+    if ((size_t)w->n == ARRAY_LEN(w->word))
+        argp_error(state, "unexpected argument \"%s\"", arg);
+    w->word[w->n++] = arg;
 }
 
-const struct argp help_argp = { NULL,         parse_words, "[COMMAND]", "Say what a command does.",
-                                cli_children, NULL,        NULL };
+const struct argp help_argp = CLI_ARGP(NULL, "[COMMAND]", "Say what a command does.");
 
 int
 help_command(struct cli *cli, int argc, char **argv)
 {
     static char help[] = "--help", name[] = "verifier";
-    struct words w = { .cli = cli };
+    struct words w = { 0 };
 
-    argp_parse(&help_argp, argc, argv, 0, NULL, &w);
+    CLI_TAKE(cli, &help_argp, argc, argv, TAKE_CALL(ARGP_KEY_ARG, take_word, &w));
     char *asked[] = { name, help, NULL, NULL };
     if (w.n == 0)
         return command_main(cli, 2, asked);
@@ -228,25 +182,12 @@ help_command(struct cli *cli, int argc, char **argv)
     return run(cli, w.n + 1, asked);
 }
 
-error_t
-cli_parse_nothing(int key, char *arg, struct argp_state *state)
-{
-    if (key == ARGP_KEY_INIT)
-        state->child_inputs[0] = state->input;
-    else if (key == ARGP_KEY_ARG)
-        argp_error(state, "unexpected argument \"%s\"", arg);
-    else
-        return ARGP_ERR_UNKNOWN;
-    return 0;
-}
-
-const struct argp version_argp = { NULL, cli_parse_nothing, NULL, "Print the version.", cli_children, NULL,
-                                   NULL };
+const struct argp version_argp = CLI_ARGP(NULL, NULL, "Print the version.");
 
 int
 version_command(struct cli *cli, int argc, char **argv)
 {
-    argp_parse(&version_argp, argc, argv, 0, NULL, cli);
+    CLI_TAKE(cli, &version_argp, argc, argv);
     puts(argp_program_version);
     return CLI_OK;
 }

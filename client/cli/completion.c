@@ -333,49 +333,30 @@ static const struct {
     void (*print)(void);
 } shells[] = { { "bash", print_bash }, { "zsh", print_zsh }, { "fish", print_fish } };
 
-struct completion {
-    struct cli *cli;
-    void (*print)(void);
-};
-
-static error_t
-parse(int key, char *arg, struct argp_state *state)
+static void
+take_shell(struct argp_state *state, const char *name, char *arg, void *out)
 {
-    struct completion *c = state->input;
+    void (**print)(void) = out;
 
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = c->cli;
-        return 0;
-    case ARGP_KEY_ARG:
-        for (size_t i = 0; i < ARRAY_LEN(shells); i++)
-            if (strcmp(arg, shells[i].name) == 0)
-                c->print = shells[i].print;
-        if (!c->print || state->arg_num > 0)
-            argp_error(state, "SHELL is one of bash, zsh, fish, not \"%s\"", arg);
-        return 0;
-    case ARGP_KEY_END:
-        if (!c->print)
-            argp_error(state, "which SHELL: bash, zsh or fish?");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    (void)name;
+    for (size_t i = 0; i < ARRAY_LEN(shells); i++)
+        if (state->arg_num == 0 && strcmp(arg, shells[i].name) == 0)
+            *print = shells[i].print;
+    if (!*print || state->arg_num > 0)
+        argp_error(state, "SHELL is one of bash, zsh, fish, not \"%s\"", arg);
 }
 
-const struct argp completion_argp = {
-    NULL,         parse,
-    "SHELL",      "Print what makes a shell complete commands and options.\vSHELL: bash, zsh or fish.",
-    cli_children, NULL,
-    NULL
-};
+const struct argp completion_argp = CLI_ARGP(
+    NULL, "SHELL", "Print what makes a shell complete commands and options.\vSHELL: bash, zsh or fish.");
 
 int
 completion_command(struct cli *cli, int argc, char **argv)
 {
-    struct completion c = { .cli = cli };
+    void (*print)(void) = NULL;
 
-    argp_parse(&completion_argp, argc, argv, 0, NULL, &c);
-    c.print();
+    CLI_TAKE(cli, &completion_argp, argc, argv, TAKE_CALL(ARGP_KEY_ARG, take_shell, &print));
+    if (!print)
+        return cli_complain(CLI_USAGE, "which SHELL: bash, zsh or fish?");
+    print();
     return CLI_OK;
 }

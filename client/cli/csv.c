@@ -8,89 +8,31 @@
 #include "common/error.h"
 #include "common/utf8.h"
 
-/* Columns are never renamed or moved: new ones go to the end. A path's parts are separated by slashes. */
-static const char *const submission_columns[] = { "id",        "group",       "group_index", "task",
-                                                  "task_name", "client",      "priority",    "state",
-                                                  "class",     "stage",       "reward",      "policy",
-                                                  "until",     "entry_point", "source",      "passed_stage",
-                                                  "failed_at", "attempts",    "created",     "finished",
-                                                  "flags",     "metadata",    NULL };
-static const char *const verdict_columns[] = { "id",
-                                               "group",
-                                               "group_index",
-                                               "task",
-                                               "task_name",
-                                               "client",
-                                               "class",
-                                               "rule",
-                                               "stage",
-                                               "passed_stage",
-                                               "failed_at",
-                                               "generality",
-                                               "reward",
-                                               "flags",
-                                               "policy",
-                                               "correctness/cases",
-                                               "correctness/passed",
-                                               "correctness/max_abs",
-                                               "correctness/max_rel",
-                                               "timing/outcome",
-                                               "timing/why",
-                                               "timing/trials",
-                                               "timing/reference_ms",
-                                               "timing/candidate_ms",
-                                               "timing/speedup",
-                                               "timing/speedup_lo",
-                                               "timing/speedup_hi",
-                                               "components/coverage",
-                                               "error/type",
-                                               "error/line",
-                                               "feedback/text",
-                                               "env/gpu",
-                                               "env/driver",
-                                               "env/torch",
-                                               "env/triton",
-                                               "attempts",
-                                               "seed",
-                                               "source",
-                                               "created",
-                                               "finished",
-                                               NULL };
-static const char *const reward_columns[] = { "id",
-                                              "group",
-                                              "group_index",
-                                              "task",
-                                              "task_name",
-                                              "client",
-                                              "class",
-                                              "reward",
-                                              "reward_spec/kind",
-                                              "reward_spec/version",
-                                              "components/extracted",
-                                              "components/valid",
-                                              "components/compiled",
-                                              "components/correct",
-                                              "components/hack",
-                                              "components/timed",
-                                              "components/speedup",
-                                              "components/speedup_lo",
-                                              "components/speedup_hi",
-                                              "components/coverage",
-                                              "components/sol",
-                                              "components/rank",
-                                              "components/peak_mem_ratio",
-                                              "components/cases_passed",
-                                              "created",
-                                              "finished",
-                                              NULL };
-
+/*
+ * Columns are paths into a row, between commas; a path's parts are separated by slashes. They are never renamed or moved:
+ * new ones go to the end.
+ */
 static const struct {
-    const char *name;
-    const char *const *columns;
+    const char *name, *columns;
 } tables[CSV_TABLES] = {
-    [CSV_SUBMISSIONS] = { "submissions", submission_columns },
-    [CSV_VERDICTS] = { "verdicts", verdict_columns },
-    [CSV_REWARDS] = { "rewards", reward_columns },
+    [CSV_SUBMISSIONS] = { "submissions",
+                          "id,group,group_index,task,task_name,client,priority,state,class,stage,reward,"
+                          "policy,"
+                          "until,entry_point,source,passed_stage,failed_at,attempts,created,finished,flags,"
+                          "metadata" },
+    [CSV_VERDICTS] = { "verdicts",
+                       "id,group,group_index,task,task_name,client,class,rule,stage,passed_stage,failed_at,"
+                       "generality,reward,flags,policy,correctness/cases,correctness/passed,"
+                       "correctness/max_abs,correctness/max_rel,timing/outcome,timing/why,timing/trials,"
+                       "timing/reference_ms,timing/candidate_ms,timing/speedup,timing/speedup_lo,"
+                       "timing/speedup_hi,components/coverage,error/type,error/line,feedback/text,env/gpu,"
+                       "env/driver,env/torch,env/triton,attempts,seed,source,created,finished" },
+    [CSV_REWARDS] = { "rewards",
+                      "id,group,group_index,task,task_name,client,class,reward,reward_spec/kind,"
+                      "reward_spec/version,components/extracted,components/valid,components/compiled,"
+                      "components/correct,components/hack,components/timed,components/speedup,"
+                      "components/speedup_lo,components/speedup_hi,components/coverage,components/sol,"
+                      "components/rank,components/peak_mem_ratio,components/cases_passed,created,finished" },
 };
 
 int
@@ -125,24 +67,13 @@ is_acting(uint32_t c)
 static bool
 is_formula(const char *text)
 {
-    static const char *const starts[] = { "=",
-                                          "+",
-                                          "-",
-                                          "@",
-                                          "\t",
-                                          "\r",
-                                          "\n",
-                                          "|",
-                                          "%",
-                                          "\xef\xbc\x9d",
-                                          "\xef\xbc\x8b",
-                                          "\xef\xbc\x8d",
-                                          "\xef\xbc\xa0" };
+    static const char *const wide[] = { "\xef\xbc\x9d", "\xef\xbc\x8b", "\xef\xbc\x8d", "\xef\xbc\xa0" };
+
     text += strspn(text, " ");
-    for (size_t i = 0; i < ARRAY_LEN(starts); i++)
-        if (strncmp(text, starts[i], strlen(starts[i])) == 0)
+    for (size_t i = 0; i < ARRAY_LEN(wide); i++)
+        if (strncmp(text, wide[i], strlen(wide[i])) == 0)
             return true;
-    return false;
+    return *text && strchr("=+-@\t\r\n|%", *text);
 }
 
 static int
@@ -191,13 +122,14 @@ add_cell(struct buffer *out, json_t *value)
     }
 }
 
+/* The value at a path, which ends at a comma, too. */
 static json_t *
 at(json_t *document, const char *path)
 {
     char key[32];
 
-    for (; *path && document; path += *path == '/') {
-        size_t size = strcspn(path, "/");
+    for (; *path && *path != ',' && document; path += *path == '/') {
+        size_t size = strcspn(path, "/,");
         snprintf(key, sizeof(key), "%.*s", (int)size, path);
         document = json_object_get(document, key);
         path += size;
@@ -210,11 +142,8 @@ csv_titles(struct buffer *out, enum csv_table table)
 {
     int rc = 0;
 
-    for (size_t i = 0; tables[table].columns[i] && rc == 0; i++) {
-        rc = buffer_printf(out, "%s%s", i ? "," : "", tables[table].columns[i]);
-        for (char *c = out->data; rc == 0 && c && (c = strchr(c, '/'));)
-            *c = '_';
-    }
+    for (const char *c = tables[table].columns; *c && rc == 0; c++)
+        rc = buffer_append(out, *c == '/' ? "_" : c, 1);
     return rc == 0 ? buffer_add(out, "\r\n") : rc;
 }
 
@@ -223,11 +152,11 @@ csv_row(struct buffer *out, enum csv_table table, json_t *document)
 {
     int rc = 0;
 
-    for (size_t i = 0; tables[table].columns[i] && rc == 0; i++) {
-        if (i)
-            rc = buffer_add(out, ",");
-        if (rc == 0)
-            rc = add_cell(out, at(document, tables[table].columns[i]));
+    for (const char *path = tables[table].columns; *path && rc == 0;) {
+        rc = add_cell(out, at(document, path));
+        path += strcspn(path, ",");
+        if (*path && rc == 0)
+            rc = buffer_append(out, path++, 1);
     }
     return rc == 0 ? buffer_add(out, "\r\n") : rc;
 }

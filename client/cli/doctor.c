@@ -21,7 +21,9 @@
 #include "client/cli/text.h"
 #include "common/auto.h"
 #include "common/clock.h"
+#include "common/program.h"
 #include "common/utf8.h"
+#include "common/words.h"
 
 #define SKEW_WARN_S 2.0
 #define DISK_WARN_BYTES (5e9)
@@ -85,7 +87,7 @@ ask(struct doctor *d, const char *path, json_t **out, struct error *err)
     *out = NULL;
     if (!d->cli->http && http_client_new(d->cli->url, d->cli->token, &d->cli->http, err) < 0)
         return 0;
-    if (http_client_call(d->cli->http, "GET", path, NULL, 0, PROBE_LIMIT_S, &answer, err) < 0)
+    if (http_client_call(d->cli->http, "GET", path, NULL, NULL, 0, PROBE_LIMIT_S, &answer, err) < 0)
         return 0;
     long status = answer.status;
     *out = json_loadb(answer.body.data ? answer.body.data : "", answer.body.size, 0, NULL);
@@ -99,9 +101,8 @@ check_reach(struct doctor *d)
     AUTO_JSON json_t *answer = NULL;
     struct error err = { 0 };
     long status = ask(d, "/healthz", &answer, &err);
-    const char *said = text_member(answer, "status");
 
-    if (status == 200 && said && strcmp(said, "ok") == 0) {
+    if (status == 200 && text_is(answer, "status", "ok")) {
         add(d, "reach", OK, NULL, "verifierd answers at %s", d->cli->url);
         return true;
     }
@@ -128,17 +129,16 @@ check_access(struct doctor *d)
     long answer = ask(d, "/v1/status", &status, &err);
 
     if (answer == 200 && json_is_object(status)) {
-        const char *access = text_member(status, "access");
-        if (d->cli->token && !access)
+        if (d->cli->token && !text_member(status, "access"))
             add(d, "access", WARN, "use a token with the scope read to have the rest checked",
                 "the token is taken, and does not show queues, workers, disks and the sandbox");
-        else if (access && strcmp(access, "open") == 0 && !is_loopback_url(d->cli->url))
+        else if (text_is(status, "access", "open") && !is_loopback_url(d->cli->url))
             add(d, "access", FAIL, "make tokens: verifierd token new --name NAME --scope submit",
                 "there are no tokens: whoever reaches %s may have code run there", d->cli->url);
         else
             add(d, "access", OK, NULL, "%s",
-                access && strcmp(access, "open") == 0 ? "no tokens are needed: loopback only"
-                                                      : "the token is taken");
+                text_is(status, "access", "open") ? "no tokens are needed: loopback only"
+                                                  : "the token is taken");
         return status;
     }
     if (answer == 401 || answer == 403) {
@@ -181,29 +181,27 @@ mend_for_why(const char *why)
 static void
 check_ready(struct doctor *d, json_t *status)
 {
-    const char *why = text_member(status, "why");
-
     if (json_is_true(json_object_get(status, "ready")))
         add(d, "ready", OK, NULL, "it can judge now");
     else
-        add(d, "ready", FAIL, mend_for_why(why ? why : ""), "it cannot judge now: %s",
-            why ? why : "no reason told");
+        add(d, "ready", FAIL, mend_for_why(text_or(status, "why", "")), "it cannot judge now: %s",
+            text_or(status, "why", "no reason told"));
 }
 
 static void
 check_versions(struct doctor *d, json_t *status)
 {
     json_t *env = json_object_get(status, "env");
-    const char *version = text_member(status, "version"), *torch = text_member(env, "torch"),
-               *triton = text_member(env, "triton"), *python = text_member(env, "python");
+    const char *torch = text_member(env, "torch"), *triton = text_member(env, "triton");
 
-    if (version && strcmp(version, VERIFIERD_VERSION) == 0)
-        add(d, "versions", OK, NULL, "verifierd and verifier are %s", version);
+    if (text_is(status, "version", VERIFIERD_VERSION))
+        add(d, "versions", OK, NULL, "verifierd and verifier are %s", VERIFIERD_VERSION);
     else
         add(d, "versions", WARN, "install both from the same build", "verifierd is %s, verifier is %s",
-            version ? version : "unknown", VERIFIERD_VERSION);
+            text_or(status, "version", "unknown"), VERIFIERD_VERSION);
     if (torch && triton)
-        add(d, "versions", OK, NULL, "Python %s, torch %s, triton %s", python ? python : "?", torch, triton);
+        add(d, "versions", OK, NULL, "Python %s, torch %s, triton %s", text_or(env, "python", "?"), torch,
+            triton);
     else
         add(d, "versions", FAIL,
             "`PYTHON -c 'import torch, triton'` with the daemon's python says what is wrong",
@@ -272,24 +270,13 @@ is_absent_in_earnest(const char *state)
     return state && strcmp(state, "on") != 0 && !strstr(state, "not needed");
 }
 
-static bool
-is_listed(const char *list, const char *name)
-{
-    size_t size = strlen(name);
-    for (const char *at = list; (at = strstr(at, name)); at += size)
-        if ((at == list || strchr(", ", at[-1])) && (!at[size] || strchr(", ", at[size])))
-            return true;
-    return false;
-}
-
 static void
 check_layers(struct doctor *d, json_t *layers, const char *require)
 {
     const char *name;
     json_t *value;
     int on = 0, absent = 0;
-    const char *users = json_string_value(json_object_get(layers, "user_namespace"));
-    bool has_users = users && strcmp(users, "on") == 0;
+    bool has_users = text_is(layers, "user_namespace", "on");
 
     json_object_foreach(layers, name, value)
     {
@@ -298,8 +285,8 @@ check_layers(struct doctor *d, json_t *layers, const char *require)
         if (!is_absent_in_earnest(state) || (has_users && strcmp(name, "uid") == 0))
             continue;
         absent++;
-        add(d, "sandbox", is_listed(require, name) ? FAIL : WARN, layer_mend(name), "layer %s is %s", name,
-            state);
+        add(d, "sandbox", words_have(require, ", ", name, strlen(name)) ? FAIL : WARN, layer_mend(name),
+            "layer %s is %s", name, state);
     }
     if (on > 0)
         add(d, "sandbox", OK, NULL, "%d layers are on%s", on, absent ? "" : ", and none is missing");
@@ -316,12 +303,12 @@ check_workers(struct doctor *d, json_t *status)
     json_array_foreach(json_object_get(status, "workers"), i, worker)
     {
         const char *name = text_member(worker, "name"), *state = text_member(worker, "state"),
-                   *why = text_member(worker, "why"), *lane = text_member(worker, "lane");
+                   *why = text_member(worker, "why");
         const char *failed = text_member(json_object_get(worker, "canary"), "failed");
         json_int_t starts = json_integer_value(json_object_get(worker, "starts"));
         if (!name || !state)
             continue;
-        if (lane && strcmp(lane, "quarantined") == 0)
+        if (text_is(worker, "lane", "quarantined"))
             add(d, "gpu", FAIL,
                 "`nvidia-smi -q` shows what slows it, dmesg Xid errors; one that is slow and nothing else is "
                 "looked at again by itself; otherwise a restart of the daemon takes the GPU in again",
@@ -361,10 +348,8 @@ check_gpus(struct doctor *d, json_t *status)
 
     json_array_foreach(gpus, i, gpu)
     {
-        const char *name = text_member(gpu, "name"), *device = text_member(gpu, "device"),
-                   *driver = text_member(gpu, "driver");
-        add(d, "gpu", OK, NULL, "%s is a %s, driver %s", device ? device : "?", name ? name : "?",
-            driver ? driver : "?");
+        add(d, "gpu", OK, NULL, "%s is a %s, driver %s", text_or(gpu, "device", "?"),
+            text_or(gpu, "name", "?"), text_or(gpu, "driver", "?"));
     }
     if (json_array_size(gpus) > 0)
         check_calibration(d, gpus);
@@ -400,14 +385,13 @@ check_disks(struct doctor *d, json_t *status)
 
     json_array_foreach(json_object_get(status, "disks"), i, disk)
     {
-        const char *what = text_member(disk, "what");
-        judge_disk(d, what ? what : "?", json_number_value(json_object_get(disk, "free_bytes")),
-                   json_number_value(json_object_get(disk, "total_bytes")));
+        judge_disk(d, text_or(disk, "what", "?"), number_under(disk, "free_bytes", NULL),
+                   number_under(disk, "total_bytes", NULL));
     }
     json_t *store = json_object_get(status, "store");
-    double commit_ms = json_number_value(json_object_get(store, "commit_ms_last"));
-    const char *holder = text_member(store, "holder");
-    if (holder && *holder)
+    double commit_ms = number_under(store, "commit_ms_last", NULL);
+    const char *holder = text_or(store, "holder", "");
+    if (*holder)
         add(d, "database", WARN, MEND_HOLDER, "%s", holder);
     if (commit_ms > COMMIT_WARN_MS)
         add(d, "disk", WARN, "put the store on a local disk", "the last commit took %.0f ms", commit_ms);
@@ -416,9 +400,8 @@ check_disks(struct doctor *d, json_t *status)
 static void
 check_load(struct doctor *d, json_t *status)
 {
-    json_t *queues = json_object_get(status, "queues");
-    double waiting = json_number_value(json_object_get(queues, "waiting")),
-           limit = json_number_value(json_object_get(queues, "limit"));
+    double waiting = number_under(status, "queues", "waiting"),
+           limit = number_under(status, "queues", "limit");
 
     if (limit > 0 && waiting >= limit)
         add(d, "load", WARN, "send less, or have more GPUs; queue_limit bounds what may wait",
@@ -436,7 +419,7 @@ check_daemon(struct doctor *d)
 
     if (!status)
         return;
-    const char *require = text_member(json_object_get(status, "sandbox"), "require");
+    json_t *sandbox = json_object_get(status, "sandbox");
     check_ready(d, status);
     check_versions(d, status);
     check_clock(d, status, asked_s, answered_s);
@@ -444,29 +427,12 @@ check_daemon(struct doctor *d)
         return; /* the token shows no more */
     check_workers(d, status);
     check_gpus(d, status);
-    check_layers(d, json_object_get(json_object_get(status, "sandbox"), "layers"), require ? require : "");
+    check_layers(d, json_object_get(sandbox, "layers"), text_or(sandbox, "require", ""));
     check_disks(d, status);
     check_load(d, status);
 }
 
 /* --- checks of this machine, without a daemon --- */
-
-/* In our own program's directory, else by $PATH. */
-static void
-find_program(char out[], size_t size)
-{
-    char own[4096];
-    ssize_t n = readlink("/proc/self/exe", own, sizeof(own) - 1);
-    char *slash = n > 0 ? (own[n] = '\0', strrchr(own, '/')) : NULL;
-
-    snprintf(out, size, "verifierd");
-    if (!slash)
-        return;
-    *slash = '\0';
-    snprintf(out, size, "%s/verifierd", own);
-    if (access(out, X_OK) != 0)
-        snprintf(out, size, "verifierd");
-}
 
 static void
 run_check(const struct doctor *d, const char *program)
@@ -553,11 +519,12 @@ check_here(struct doctor *d)
 {
     AUTO_BUFFER struct buffer out = BUFFER_INIT;
     AUTO_JSON json_t *layers = json_object();
-    char program[4200];
+    char program[PATH_MAX];
 
     if (!d->config && access("/etc/verifierd.conf", R_OK) == 0)
         d->config = "/etc/verifierd.conf";
-    find_program(program, sizeof(program));
+    if (!program_beside("verifierd", program))
+        snprintf(program, sizeof(program), "verifierd"); /* by $PATH */
     int status = check_settings(d, program, &out);
     buffer_append(&out, "", 1);
     char *rest = out.data, *line = strsep(&rest, "\n");
@@ -606,44 +573,16 @@ print(const struct doctor *d)
 
 enum { OPT_CONFIG = 256, OPT_PYTHON };
 
-static error_t
-parse(int key, char *arg, struct argp_state *state)
-{
-    struct doctor *d = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = d->cli;
-        return 0;
-    case OPT_CONFIG:
-        d->config = arg;
-        return 0;
-    case OPT_PYTHON:
-        d->python = arg;
-        return 0;
-    case ARGP_KEY_ARG:
-        argp_error(state, "unexpected argument \"%s\"", arg);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
 static const struct argp_option options[] = {
     { "config", OPT_CONFIG, "FILE", 0,
       "The daemon's settings, for when it does not run (default /etc/verifierd.conf where there is one)", 0 },
     { "python", OPT_PYTHON, "PROGRAM", 0, "As verifierd's --python, for when it does not run", 0 },
     { 0 },
 };
-const struct argp doctor_argp = {
-    options,
-    parse,
-    NULL,
-    "Look whether all is well, and say how to mend what is not.\vExit status: 0 nothing is wrong, 1 "
-    "something is, 4 a token is missing or not taken, 7 no verifierd answers.",
-    cli_children,
-    NULL,
-    NULL
-};
+const struct argp doctor_argp =
+    CLI_ARGP(options, NULL,
+             "Look whether all is well, and say how to mend what is not.\vExit status: 0 nothing is wrong, 1 "
+             "something is, 4 a token is missing or not taken, 7 no verifierd answers.");
 
 int
 doctor_command(struct cli *cli, int argc, char **argv)
@@ -651,7 +590,8 @@ doctor_command(struct cli *cli, int argc, char **argv)
     AUTO_JSON json_t *findings = json_array();
     struct doctor d = { .cli = cli, .findings = findings };
 
-    argp_parse(&doctor_argp, argc, argv, 0, NULL, &d);
+    CLI_TAKE(cli, &doctor_argp, argc, argv, TAKE_TEXT(OPT_CONFIG, &d.config),
+             TAKE_TEXT(OPT_PYTHON, &d.python));
     if (check_reach(&d))
         check_daemon(&d);
     else if (is_loopback_url(cli->url))

@@ -15,7 +15,6 @@
 struct follow {
     struct cli *cli;
     const char *id, *run, *wait;
-    struct buffer line;           /* as far as it has come */
     struct buffer kind, document; /* of the event that is coming */
     bool has_ended;
     int code; /* of what came */
@@ -29,35 +28,8 @@ static const struct argp_option options[] = {
     { 0 },
 };
 
-static error_t
-parse(int key, char *arg, struct argp_state *state)
-{
-    struct follow *f = state->input;
-
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = f->cli;
-        return 0;
-    case OPT_RUN:
-        f->run = arg;
-        return 0;
-    case OPT_WAIT:
-        f->wait = arg;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (f->id)
-            argp_error(state, "unexpected argument \"%s\"", arg);
-        f->id = arg;
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-const struct argp events_argp = {
-    options,      parse, "[ID]", "Follow one submission or group to its end, or all that happens.",
-    cli_children, NULL,  NULL
-};
+const struct argp events_argp =
+    CLI_ARGP(options, "[ID]", "Follow one submission or group to its end, or all that happens.");
 
 /* "verdict  ID  softmax  mismatch  0.58": what an event has of these, between two blanks. */
 static void
@@ -81,20 +53,17 @@ print_event(const char *kind, const json_t *data)
 static bool
 is_wanted(const struct follow *f, const char *kind, const json_t *data)
 {
-    const char *run = text_member(json_object_get(data, "metadata"), "run");
     return !f->run || strcmp(kind, "end") == 0 || strcmp(kind, "gap") == 0 ||
-           (run && strcmp(run, f->run) == 0);
+           text_is(json_object_get(data, "metadata"), "run", f->run);
 }
 
 /* The stream may end before its submission or group does. */
 static int
 code_of_end(const json_t *data)
 {
-    const char *why = text_member(data, "reason");
-
-    if (why && (strcmp(why, "finished") == 0 || strcmp(why, "wait") == 0))
+    if (text_is(data, "reason", "finished") || text_is(data, "reason", "wait"))
         return CLI_OK;
-    if (why && strcmp(why, "token") == 0)
+    if (text_is(data, "reason", "token"))
         return cli_complain(CLI_AUTH, "the token is no longer accepted");
     return cli_complain(CLI_NETWORK, "verifierd is stopping, and ended the stream");
 }
@@ -128,9 +97,10 @@ finish_event(struct follow *f)
 
 /* One line of the stream, without its end: "event: verdict", "data: {...}", ": a comment", or the empty one. */
 static bool
-take_line(struct follow *f, const char *line, size_t size)
+take_line(void *arg, const char *line, size_t size)
 {
     static const char event[] = "event: ", data[] = "data: ";
+    struct follow *f = arg;
 
     if (size == 0)
         return f->kind.size == 0 || finish_event(f);
@@ -139,21 +109,6 @@ take_line(struct follow *f, const char *line, size_t size)
     if (size >= strlen(data) && memcmp(line, data, strlen(data)) == 0)
         return buffer_append(&f->document, line + strlen(data), size - strlen(data)) == 0;
     return true;
-}
-
-static bool
-take_cb(void *arg, const char *bytes, size_t size)
-{
-    struct follow *f = arg;
-
-    for (const char *end; (end = memchr(bytes, '\n', size)) != NULL; bytes = end + 1) {
-        if (buffer_append(&f->line, bytes, (size_t)(end - bytes)) < 0 ||
-            !take_line(f, f->line.data ? f->line.data : "", f->line.size))
-            return false;
-        buffer_clear(&f->line);
-        size -= (size_t)(end - bytes) + 1;
-    }
-    return size <= EVENT_MAX - f->line.size && buffer_append(&f->line, bytes, size) == 0;
 }
 
 /* "/v1/groups/ID/events?view=brief&wait=5"; whole verdicts, which have their metadata, if a run is given. */
@@ -178,16 +133,18 @@ stream_path(const struct follow *f, struct buffer *path)
 int
 events_command(struct cli *cli, int argc, char **argv)
 {
-    struct follow f = { .cli = cli, .line = BUFFER_INIT, .kind = BUFFER_INIT, .document = BUFFER_INIT };
+    struct follow f = { .cli = cli, .kind = BUFFER_INIT, .document = BUFFER_INIT };
+    struct api_lines lines = { take_line, &f, EVENT_MAX, BUFFER_INIT };
     AUTO_BUFFER struct buffer path = BUFFER_INIT;
 
-    argp_parse(&events_argp, argc, argv, 0, NULL, &f);
+    CLI_TAKE(cli, &events_argp, argc, argv, TAKE_ARGUMENT(&f.id, NULL), TAKE_TEXT(OPT_RUN, &f.run),
+             TAKE_TEXT(OPT_WAIT, &f.wait));
     int code = stream_path(&f, &path);
     if (code == CLI_OK)
-        code = api_download(cli, path.data, STALL_S, take_cb, &f);
+        code = api_download(cli, path.data, STALL_S, api_lines_cb, &lines);
     if (code == CLI_OK && !f.has_ended)
         f.code = cli_complain(CLI_NETWORK, "the stream broke off before its end");
-    buffer_release(&f.line);
+    buffer_release(&lines.line);
     buffer_release(&f.kind);
     buffer_release(&f.document);
     return code == CLI_OK ? f.code : code;

@@ -1,4 +1,5 @@
 /* verifier export: submissions, verdicts or rewards as JSON Lines, as verifierd sends them, or as CSV. */
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,23 +27,6 @@ enum {
     OPT_SOURCE
 };
 
-/* The options that are passed on as they are. */
-static const struct {
-    int key;
-    const char *parameter;
-} passed[] = {
-    { OPT_STATE, "state" }, { OPT_CLASS, "class" },   { OPT_CLIENT, "client" },
-    { OPT_GROUP, "group" }, { OPT_RUN, "run" },       { OPT_STEP, "step" },
-    { OPT_SINCE, "since" }, { OPT_BEFORE, "before" }, { OPT_POLICY_VERSION, "policy_version" },
-};
-
-struct export
-{
-    struct cli *cli;
-    const char *values[ARRAY_LEN(passed)], *what, *task, *output;
-    bool is_csv, has_source;
-};
-
 static const struct argp_option options[] = {
     { "what", OPT_WHAT, "TABLE", 0, "submissions, verdicts (default) or rewards", 0 },
     { "format", OPT_FORMAT, "FORMAT", 0, "jsonl (default) or csv", 0 },
@@ -61,61 +45,9 @@ static const struct argp_option options[] = {
     { 0 },
 };
 
-static error_t
-parse(int key, char *arg, struct argp_state *state)
-{
-    struct export *e = state->input;
-
-    for (size_t i = 0; i < ARRAY_LEN(passed); i++) {
-        if (passed[i].key == key) {
-            e->values[i] = arg;
-            return 0;
-        }
-    }
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = e->cli;
-        return 0;
-    case 'T':
-        e->task = arg;
-        return 0;
-    case 'o':
-        e->output = arg;
-        return 0;
-    case OPT_WHAT:
-        e->what = arg;
-        return 0;
-    case OPT_FORMAT:
-        e->is_csv = strcmp(arg, "csv") == 0;
-        if (!e->is_csv && strcmp(arg, "jsonl") != 0)
-            argp_error(state, "--format is jsonl or csv, not \"%s\"", arg);
-        return 0;
-    case OPT_SOURCE:
-        e->has_source = true;
-        return 0;
-    case ARGP_KEY_END:
-        if (e->is_csv && e->has_source)
-            argp_error(state, "--source goes with --format=jsonl");
-        if (e->what && csv_find(e->what) < 0)
-            argp_error(state, "--what is submissions, verdicts or rewards, not \"%s\"", e->what);
-        return 0;
-    case ARGP_KEY_ARG:
-        argp_error(state, "unexpected argument \"%s\"", arg);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-const struct argp export_argp = {
-    options,
-    parse,
-    NULL,
-    "Export submissions, verdicts or rewards, newest first. Formulas and control characters are made inert.",
-    cli_children,
-    NULL,
-    NULL
-};
+const struct argp export_argp = CLI_ARGP(
+    options, NULL,
+    "Export submissions, verdicts or rewards, newest first. Formulas and control characters are made inert.");
 
 static bool
 write_cb(void *arg, const char *bytes, size_t size)
@@ -127,54 +59,29 @@ write_cb(void *arg, const char *bytes, size_t size)
 struct csv {
     FILE *to;
     enum csv_table table;
-    struct buffer line; /* the part received of an unfinished line */
     struct buffer text;
 };
 
 static bool
-write_row(struct csv *c)
-{
-    AUTO_JSON json_t *row = json_loadb(c->line.data, c->line.size, JSON_ALLOW_NUL, NULL);
-
-    buffer_clear(&c->line);
-    buffer_clear(&c->text);
-    return row && csv_row(&c->text, c->table, row) == 0 && write_cb(c->to, c->text.data, c->text.size);
-}
-
-static bool
-csv_cb(void *arg, const char *bytes, size_t size)
+write_row(void *arg, const char *line, size_t size)
 {
     struct csv *c = arg;
+    AUTO_JSON json_t *row = json_loadb(line, size, JSON_ALLOW_NUL, NULL);
 
-    for (const char *end; size > 0 && (end = memchr(bytes, '\n', size)); bytes = end + 1) {
-        size_t n = (size_t)(end - bytes);
-        if (buffer_append(&c->line, bytes, n) != 0 || !write_row(c))
-            return false;
-        size -= n + 1;
-    }
-    return buffer_append(&c->line, bytes, size) == 0;
+    buffer_clear(&c->text);
+    return row && csv_row(&c->text, c->table, row) == 0 && write_cb(c->to, c->text.data, c->text.size);
 }
 
 static int
 download_csv(struct cli *cli, const char *path, enum csv_table table, FILE *to)
 {
     struct csv c = { .to = to, .table = table };
+    struct api_lines lines = { write_row, &c, SIZE_MAX, BUFFER_INIT };
     bool is_begun = csv_titles(&c.text, c.table) == 0 && write_cb(to, c.text.data, c.text.size);
-    int code = is_begun ? api_download(cli, path, STALL_S, csv_cb, &c) : CLI_CONFIG;
+    int code = is_begun ? api_download(cli, path, STALL_S, api_lines_cb, &lines) : CLI_CONFIG;
 
-    buffer_release(&c.line);
+    buffer_release(&lines.line);
     buffer_release(&c.text);
-    return code;
-}
-
-static int
-put_passed(struct export *e, size_t i, struct buffer *path)
-{
-    AUTO_FREE char *group = NULL;
-    int code = passed[i].key == OPT_GROUP ? find_id(e->cli, e->values[i], FIND_GROUP, &group) : CLI_OK;
-
-    buffer_printf(path, "&%s", passed[i].parameter);
-    api_path_add(path, "=", group ? group : e->values[i]);
     return code;
 }
 
@@ -182,26 +89,53 @@ int
 export_command(struct cli *cli, int argc, char **argv)
 {
     AUTO_BUFFER struct buffer path = BUFFER_INIT;
-    AUTO_FREE char *task_id = NULL;
-    struct export e = { .cli = cli };
+    AUTO_FREE char *task_id = NULL, *group_id = NULL;
+    const char *state = NULL, *class = NULL, *client = NULL, *group = NULL, *run = NULL, *step = NULL,
+               *policy_version = NULL, *since = NULL, *before = NULL, *task = NULL, *what = NULL,
+               *format = "jsonl", *output = NULL;
+    bool has_source = false;
     struct outfile file;
     int code = CLI_OK;
 
-    argp_parse(&export_argp, argc, argv, 0, NULL, &e);
-    enum csv_table table = e.what ? (enum csv_table)csv_find(e.what) : CSV_VERDICTS;
-    buffer_printf(&path, "/v1/export?source=%s", e.has_source ? "true" : "false");
-    for (size_t i = 0; code == CLI_OK && i < ARRAY_LEN(passed); i++)
-        code = e.values[i] ? put_passed(&e, i, &path) : CLI_OK;
-    if (e.what)
-        api_path_add(&path, "&what=", e.what);
-    if (code == CLI_OK && e.task && (code = api_find_task(cli, e.task, &task_id)) == CLI_OK)
-        api_path_add(&path, "&task=", task_id);
-    if (code == CLI_OK)
-        code = outfile_open(&file, e.output);
+    CLI_TAKE(cli, &export_argp, argc, argv, TAKE_TEXT(OPT_WHAT, &what), TAKE_TEXT(OPT_FORMAT, &format),
+             TAKE_TEXT('o', &output), TAKE_FLAG(OPT_SOURCE, &has_source), TAKE_TEXT(OPT_SINCE, &since),
+             TAKE_TEXT(OPT_BEFORE, &before), TAKE_TEXT('T', &task), TAKE_TEXT(OPT_CLASS, &class),
+             TAKE_TEXT(OPT_CLIENT, &client), TAKE_TEXT(OPT_GROUP, &group), TAKE_TEXT(OPT_RUN, &run),
+             TAKE_TEXT(OPT_STEP, &step), TAKE_TEXT(OPT_POLICY_VERSION, &policy_version),
+             TAKE_TEXT(OPT_STATE, &state));
+    bool is_csv = strcmp(format, "csv") == 0;
+    int table = what ? csv_find(what) : CSV_VERDICTS;
+    if (!is_csv && strcmp(format, "jsonl") != 0)
+        return cli_complain(CLI_USAGE, "--format is jsonl or csv, not \"%s\"", format);
+    if (table < 0)
+        return cli_complain(CLI_USAGE, "--what is submissions, verdicts or rewards, not \"%s\"", what);
+    if (is_csv && has_source)
+        return cli_complain(CLI_USAGE, "--source goes with --format=jsonl");
+    if (group)
+        code = find_id(cli, group, FIND_GROUP, &group_id);
+    if (code == CLI_OK && task)
+        code = api_find_task(cli, task, &task_id);
     if (code != CLI_OK)
         return code;
-    code = e.is_csv ? download_csv(cli, path.data, table, file.to)
-                    : api_download(cli, path.data, STALL_S, write_cb, file.to);
+    api_query(&path, "/v1/export",
+              (const struct api_pair[]){ { "source", has_source ? "true" : "false" },
+                                         { "what", what },
+                                         { "state", state },
+                                         { "class", class },
+                                         { "client", client },
+                                         { "group", group_id },
+                                         { "run", run },
+                                         { "step", step },
+                                         { "policy_version", policy_version },
+                                         { "since", since },
+                                         { "before", before },
+                                         { "task", task_id },
+                                         { NULL, NULL } });
+    code = outfile_open(&file, output);
+    if (code != CLI_OK)
+        return code;
+    code = is_csv ? download_csv(cli, path.data, (enum csv_table)table, file.to)
+                  : api_download(cli, path.data, STALL_S, write_cb, file.to);
     int closed = outfile_close(&file, code == CLI_OK);
     return code == CLI_OK ? closed : code;
 }

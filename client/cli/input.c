@@ -1,7 +1,6 @@
 #include "client/cli/input.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,14 +64,4 @@ input_name(const char *path)
     if (size > 3 && strcmp(base + size - 3, ".py") == 0)
         size -= 3;
     return strndup(base, size);
-}
-
-int
-input_seconds(const char *text, double *out)
-{
-    char *end;
-    *out = strtod(text, &end);
-    if (end == text || *end || !isfinite(*out) || *out < 0 || *out > 1e7)
-        return cli_complain(CLI_USAGE, "\"%s\" is not a number of seconds", text);
-    return CLI_OK;
 }

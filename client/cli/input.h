@@ -10,7 +10,5 @@ int input_text(const char *path, json_t **out);
 int input_pair(const char *pair, json_t *object);
 /* The file's name without directory and ".py". Given: free(). */
 char *input_name(const char *path);
-/* Seconds, 0 or more. */
-int input_seconds(const char *text, double *out);
 
 #endif

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -22,6 +21,7 @@
 #include "client/cli/text.h"
 #include "common/auto.h"
 #include "common/clock.h"
+#include "common/program.h"
 
 #define READY_LIMIT_S 300 /* workers import torch and triton first */
 #define LISTENING "verifierd: listening on "
@@ -53,88 +53,25 @@ static const struct argp_option options[] = {
     { 0 },
 };
 
+/* An option of `verifier submit`, as it is. */
 static void
-pass_on(struct judge *j, const struct argp_state *state, const char *name, const char *value)
+pass_on(struct argp_state *state, const char *name, char *arg, void *out)
 {
+    struct judge *j = out;
+
+    if (strcmp(name, "--policy") == 0)
+        json_decref(cli_policy(state, arg)); /* refused before anything is started */
     if (j->n_passed == PASSED_MAX ||
-        asprintf(&j->passed[j->n_passed], "--%s%s%s", name, value ? "=" : "", value ? value : "") < 0)
+        asprintf(&j->passed[j->n_passed], "%s%s%s", name, arg ? "=" : "", arg ? arg : "") < 0)
         argp_failure(state, CLI_USAGE, 0, "too many options");
     else
         j->n_passed++;
 }
 
-static error_t
-parse(int key, char *arg, struct argp_state *state)
-{
-    struct judge *j = state->input;
-
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = j->cli;
-        return 0;
-    case 'T':
-        j->reference = arg;
-        return 0;
-    case OPT_PYTHON:
-        j->python = arg;
-        return 0;
-    case OPT_CONFIG:
-        j->config = arg;
-        return 0;
-    case OPT_ENTRY:
-        pass_on(j, state, "entry-point", arg);
-        return 0;
-    case OPT_POLICY:
-        json_decref(cli_policy(state, arg)); /* refused before anything is started */
-        pass_on(j, state, "policy", arg);
-        return 0;
-    case OPT_UNTIL:
-        pass_on(j, state, "until", arg);
-        return 0;
-    case OPT_COMPLETION:
-        pass_on(j, state, "completion", NULL);
-        return 0;
-    case OPT_SANITIZE:
-        pass_on(j, state, "sanitize", NULL);
-        return 0;
-    case ARGP_KEY_ARG:
-        if (j->file)
-            argp_error(state, "one FILE at a time");
-        j->file = arg;
-        return 0;
-    case ARGP_KEY_END:
-        if (!j->file)
-            argp_error(state, "which FILE?");
-        if (!j->reference)
-            argp_error(state, "which --task?");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-const struct argp judge_argp = { options,      parse,
-                                 "FILE",       "Judge one candidate by a verifierd started for it alone.",
-                                 cli_children, NULL,
-                                 NULL };
+const struct argp judge_argp =
+    CLI_ARGP(options, "FILE", "Judge one candidate by a verifierd started for it alone.");
 
 /* --- its daemon --- */
-
-/* "verifierd" where this program lies. */
-static int
-find_program(char path[PATH_MAX])
-{
-    static const char name[] = "verifierd";
-    ssize_t size = readlink("/proc/self/exe", path, PATH_MAX - sizeof(name));
-
-    if (size <= 0)
-        return cli_complain(CLI_CONFIG, "/proc/self/exe: %s", strerror(errno));
-    path[size] = '\0';
-    memcpy(strrchr(path, '/') + 1, name, sizeof(name));
-    if (access(path, X_OK) != 0)
-        return cli_complain(CLI_CONFIG, "%s: %s", path, strerror(errno));
-    return CLI_OK;
-}
 
 /* In the child. */
 static void __attribute__((noreturn))
@@ -170,10 +107,9 @@ start(struct judge *j)
 {
     char program[PATH_MAX];
     int ends[2];
-    int code = find_program(program);
 
-    if (code != CLI_OK)
-        return code;
+    if (!program_beside("verifierd", program))
+        return cli_complain(CLI_CONFIG, "verifierd is not where this program is: %s", strerror(errno));
     snprintf(j->directory, sizeof(j->directory), "/tmp/verifierd-judge-XXXXXX");
     if (!mkdtemp(j->directory)) {
         j->directory[0] = '\0';
@@ -238,7 +174,7 @@ wait_until_ready(struct judge *j)
         return cli_complain(CLI_CONFIG, "%s", err.text);
     for (;;) {
         struct http_answer answer = { 0, -1, BUFFER_INIT };
-        int rc = http_client_call(j->cli->http, "GET", "/readyz", NULL, 0, 30, &answer, &err);
+        int rc = http_client_call(j->cli->http, "GET", "/readyz", NULL, NULL, 0, 30, &answer, &err);
         long status = answer.status;
         http_answer_release(&answer);
         if (rc == 0 && status == 200)
@@ -293,7 +229,13 @@ judge_command(struct cli *cli, int argc, char **argv)
 {
     struct judge j = { .cli = cli };
 
-    argp_parse(&judge_argp, argc, argv, 0, NULL, &j);
+    CLI_TAKE(cli, &judge_argp, argc, argv, TAKE_ARGUMENT(&j.file, "which FILE?"),
+             TAKE_TEXT('T', &j.reference), TAKE_TEXT(OPT_PYTHON, &j.python), TAKE_TEXT(OPT_CONFIG, &j.config),
+             TAKE_CALL(OPT_ENTRY, pass_on, &j), TAKE_CALL(OPT_POLICY, pass_on, &j),
+             TAKE_CALL(OPT_UNTIL, pass_on, &j), TAKE_CALL(OPT_COMPLETION, pass_on, &j),
+             TAKE_CALL(OPT_SANITIZE, pass_on, &j));
+    if (!j.reference)
+        return cli_complain(CLI_USAGE, "which --task?");
     cli->is_alone = true;
     cli->token = NULL;
     int code = start(&j);

@@ -2,28 +2,21 @@
 #include <argp.h>
 #include <locale.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "client/cli/cli.h"
 #include "client/cli/profile.h"
+#include "common/program.h"
 
 #ifndef VERIFIERD_VERSION
 #define VERIFIERD_VERSION "unknown"
 #endif
 
-static const char *
-environment(const char *name, const char *otherwise)
-{
-    const char *value = getenv(name);
-    return value && value[0] ? value : otherwise;
-}
-
 int
 main(int argc, char **argv)
 {
-    struct cli cli = { .url = environment("VERIFIERD_URL", "http://127.0.0.1:8080"),
-                       .token = environment("VERIFIERD_TOKEN", NULL) };
-    const char *server = environment("VERIFIERD_SERVER", NULL);
+    struct cli cli = { .url = program_environment("VERIFIERD_URL", "http://127.0.0.1:8080"),
+                       .token = program_environment("VERIFIERD_TOKEN", NULL) };
+    const char *server = program_environment("VERIFIERD_SERVER", NULL);
 
     setlocale(LC_CTYPE, "");
     argp_err_exit_status = CLI_USAGE;

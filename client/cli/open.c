@@ -15,57 +15,16 @@
 
 extern char **environ;
 
-struct page {
-    struct cli *cli;
-    const char *what, *run,
-        *needs; /* needs: the message if the argument is missing; NULL: it may be left out */
-};
-
 enum { OPT_RUN = 256 };
-
-static error_t
-parse(int key, char *arg, struct argp_state *state)
-{
-    struct page *p = state->input;
-
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = p->cli;
-        return 0;
-    case OPT_RUN:
-        p->run = arg;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (p->what)
-            argp_error(state, "unexpected argument \"%s\"", arg);
-        p->what = arg;
-        return 0;
-    case ARGP_KEY_END:
-        if (p->needs && !p->what)
-            argp_error(state, "%s", p->needs);
-        if (p->what && p->run)
-            argp_error(state, "ID and --run are a page each");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
 
 static const struct argp_option open_options[] = {
     { "run", OPT_RUN, "NAME", 0, "The page of this run", 0 },
     { 0 },
 };
-const struct argp open_page_argp = { open_options,
-                                     parse,
-                                     "[ID]",
-                                     "Print the dashboard's address of a submission, group or run.\v"
-                                     "On a terminal with a display it is opened, too.",
-                                     cli_children,
-                                     NULL,
-                                     NULL };
-const struct argp get_argp = {
-    NULL, parse, "PATH", "Print the answer to GET PATH, as /v1/trends?window=1h.", cli_children, NULL, NULL
-};
+const struct argp open_page_argp = CLI_ARGP(open_options, "[ID]",
+                                            "Print the dashboard's address of a submission, group or run.\v"
+                                            "On a terminal with a display it is opened, too.");
+const struct argp get_argp = CLI_ARGP(NULL, "PATH", "Print the answer to GET PATH, as /v1/trends?window=1h.");
 
 /* By the desktop's own program, which is not waited for. If there is none the address has been printed. */
 static void
@@ -84,21 +43,23 @@ open_browser(char *address)
 int
 open_page_command(struct cli *cli, int argc, char **argv)
 {
-    struct page p = { .cli = cli };
+    const char *id = NULL, *run = NULL;
     AUTO_BUFFER struct buffer address = BUFFER_INIT;
 
-    argp_parse(&open_page_argp, argc, argv, 0, NULL, &p);
+    CLI_TAKE(cli, &open_page_argp, argc, argv, TAKE_ARGUMENT(&id, NULL), TAKE_TEXT(OPT_RUN, &run));
+    if (id && run)
+        return cli_complain(CLI_USAGE, "ID and --run are a page each");
     size_t size = strlen(cli->url);
     while (size > 0 && cli->url[size - 1] == '/')
         size--;
     buffer_append(&address, cli->url, size);
     buffer_add(&address, "/#/");
-    if (p.run)
-        api_path_add(&address, "runs/", p.run);
-    if (p.what) {
+    if (run)
+        api_path_add(&address, "runs/", run);
+    if (id) {
         AUTO_JSON json_t *found = NULL;
         bool is_group;
-        int code = find_document(cli, p.what, &found, &is_group);
+        int code = find_document(cli, id, &found, &is_group);
         if (code != CLI_OK)
             return code;
         api_path_add(&address, is_group ? "groups/" : "submissions/", text_member(found, "id"));
@@ -111,13 +72,13 @@ open_page_command(struct cli *cli, int argc, char **argv)
 int
 get_command(struct cli *cli, int argc, char **argv)
 {
-    struct page p = { .cli = cli, .needs = "which PATH?" };
+    const char *wanted = "";
     AUTO_BUFFER struct buffer text = BUFFER_INIT;
 
-    argp_parse(&get_argp, argc, argv, 0, NULL, &p);
-    if (p.what[0] != '/')
+    CLI_TAKE(cli, &get_argp, argc, argv, TAKE_ARGUMENT(&wanted, "which PATH?"));
+    if (wanted[0] != '/')
         return cli_complain(CLI_USAGE, "a PATH begins with /, as /v1/trends does");
-    int code = api_get_text(cli, p.what, &text);
+    int code = api_get_text(cli, wanted, &text);
     if (code != CLI_OK)
         return code;
     AUTO_JSON json_t *document = json_loadb(text.data ? text.data : "", text.size, JSON_ALLOW_NUL, NULL);

@@ -79,17 +79,15 @@ print(json_t *keys)
     table_print(table);
 }
 
-const struct argp policies_argp = { NULL,         cli_parse_nothing,
-                                    NULL,         "Print the keys of policies, and what each policy has.",
-                                    cli_children, NULL,
-                                    NULL };
+const struct argp policies_argp =
+    CLI_ARGP(NULL, NULL, "Print the keys of policies, and what each policy has.");
 
 int
 policies_command(struct cli *cli, int argc, char **argv)
 {
     AUTO_JSON json_t *keys = keys_json();
 
-    argp_parse(&policies_argp, argc, argv, 0, NULL, cli);
+    CLI_TAKE(cli, &policies_argp, argc, argv);
     if (cli->is_json)
         text_json(keys);
     else

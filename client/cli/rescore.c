@@ -1,4 +1,5 @@
 /* verifier rescore: another reward over verdicts that are stored. Nothing is judged again. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,12 +9,6 @@
 #include "client/cli/table.h"
 #include "client/cli/text.h"
 #include "common/auto.h"
-
-struct rescore {
-    struct cli *cli;
-    const char *group;
-    json_t *reward, *params, *ids; /* borrowed from rescore_command() */
-};
 
 enum {
     OPT_GROUP = 'g',
@@ -37,77 +32,59 @@ static const struct argp_option options[] = {
 };
 
 /* A whole text as a number, or the end of the program. */
-static double
-number_of(const char *text, const char *what, struct argp_state *state)
+static json_t *
+number_of(struct argp_state *state, const char *what, const char *text)
 {
     char *end;
     double x = strtod(text, &end);
     if (end == text || *end)
         argp_error(state, "%s: '%s' is not a number", what, text);
-    return x;
+    return json_real(x);
+}
+
+/* A member of the reward that an option gives. */
+static void
+take_member(struct argp_state *state, const char *name, char *arg, void *out)
+{
+    (void)state;
+    if (strcmp(name, "--expr") == 0)
+        json_object_set_new(out, "kind", json_string("expr"));
+    json_object_set_new(out, name + strlen("--"), json_string(arg));
 }
 
 static void
-add_param(struct rescore *r, char *pair, struct argp_state *state)
+take_version(struct argp_state *state, const char *name, char *arg, void *out)
 {
-    char *equals = strchr(pair, '=');
+    json_object_set_new(out, "version", json_integer(take_int(state, name, arg, INT_MIN, INT_MAX)));
+}
+
+static void
+take_hack(struct argp_state *state, const char *name, char *arg, void *out)
+{
+    json_object_set_new(out, "hack_value", number_of(state, name, arg));
+}
+
+static void
+take_param(struct argp_state *state, const char *name, char *arg, void *out)
+{
+    char *equals = strchr(arg, '=');
     if (!equals) {
-        argp_error(state, "--param takes NAME=NUMBER");
+        argp_error(state, "%s takes NAME=NUMBER", name);
         return;
     }
     *equals = '\0';
-    json_object_set_new(r->params, pair, json_real(number_of(equals + 1, pair, state)));
+    json_object_set_new(out, arg, number_of(state, arg, equals + 1));
 }
 
-static error_t
-parse(int key, char *arg, struct argp_state *state)
+static void
+take_id(struct argp_state *state, const char *name, char *arg, void *out)
 {
-    struct rescore *r = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = r->cli;
-        return 0;
-    case OPT_GROUP:
-        r->group = arg;
-        return 0;
-    case OPT_KIND:
-        json_object_set_new(r->reward, "kind", json_string(arg));
-        return 0;
-    case OPT_VERSION:
-        json_object_set_new(r->reward, "version",
-                            json_integer((json_int_t)number_of(arg, "--version", state)));
-        return 0;
-    case OPT_PARAM:
-        add_param(r, arg, state);
-        return 0;
-    case OPT_EXPR:
-        json_object_set_new(r->reward, "kind", json_string("expr"));
-        json_object_set_new(r->reward, "expr", json_string(arg));
-        return 0;
-    case OPT_SPEED:
-        json_object_set_new(r->reward, "speed", json_string(arg));
-        return 0;
-    case OPT_HACK:
-        json_object_set_new(r->reward, "hack_value", json_real(number_of(arg, "--hack-value", state)));
-        return 0;
-    case ARGP_KEY_ARG:
-        json_array_append_new(r->ids, json_string(arg));
-        return 0;
-    case ARGP_KEY_END:
-        if ((r->group != NULL) == (json_array_size(r->ids) > 0))
-            argp_error(state, "name submissions, or a --group");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    (void)state, (void)name;
+    json_array_append_new(out, json_string(arg));
 }
 
-const struct argp rescore_argp = {
-    options,      parse,
-    "[ID...]",    "Compute another reward for verdicts that are stored. Nothing is judged again.",
-    cli_children, NULL,
-    NULL
-};
+const struct argp rescore_argp = CLI_ARGP(
+    options, "[ID...]", "Compute another reward for verdicts that are stored. Nothing is judged again.");
 
 static void
 print(json_t *answer)
@@ -131,10 +108,10 @@ print(json_t *answer)
 }
 
 static int
-put_group(struct rescore *r, json_t *body)
+put_group(struct cli *cli, const char *group, json_t *body)
 {
     AUTO_FREE char *id = NULL;
-    int code = find_id(r->cli, r->group, FIND_GROUP, &id);
+    int code = find_id(cli, group, FIND_GROUP, &id);
 
     if (code == CLI_OK)
         json_object_set_new(body, "group", json_string(id));
@@ -142,18 +119,18 @@ put_group(struct rescore *r, json_t *body)
 }
 
 static int
-put_submissions(struct rescore *r, json_t *body)
+put_submissions(struct cli *cli, json_t *ids, json_t *body)
 {
     json_t *whole = json_array(), *text;
     size_t i;
     int code = CLI_OK;
 
     json_object_set_new(body, "submissions", whole);
-    json_array_foreach(r->ids, i, text)
+    json_array_foreach(ids, i, text)
     {
         AUTO_FREE char *id = NULL;
         if (code == CLI_OK)
-            code = find_id(r->cli, json_string_value(text), FIND_SUBMISSION, &id);
+            code = find_id(cli, json_string_value(text), FIND_SUBMISSION, &id);
         json_array_append_new(whole, json_string(id));
     }
     return code;
@@ -166,13 +143,19 @@ rescore_command(struct cli *cli, int argc, char **argv)
     AUTO_JSON json_t *params = json_object();
     AUTO_JSON json_t *ids = json_array();
     AUTO_JSON json_t *answer = NULL;
-    struct rescore r = { cli, NULL, reward, params, ids };
+    const char *group = NULL;
 
-    argp_parse(&rescore_argp, argc, argv, 0, NULL, &r);
+    CLI_TAKE(cli, &rescore_argp, argc, argv, TAKE_CALL(ARGP_KEY_ARG, take_id, ids),
+             TAKE_TEXT(OPT_GROUP, &group), TAKE_CALL(OPT_KIND, take_member, reward),
+             TAKE_CALL(OPT_VERSION, take_version, reward), TAKE_CALL(OPT_PARAM, take_param, params),
+             TAKE_CALL(OPT_EXPR, take_member, reward), TAKE_CALL(OPT_SPEED, take_member, reward),
+             TAKE_CALL(OPT_HACK, take_hack, reward));
+    if ((group != NULL) == (json_array_size(ids) > 0))
+        return cli_complain(CLI_USAGE, "name submissions, or a --group");
     if (json_object_size(params) > 0)
         json_object_set(reward, "params", params);
     AUTO_JSON json_t *body = json_pack("{s:O}", "reward", reward);
-    int code = r.group ? put_group(&r, body) : put_submissions(&r, body);
+    int code = group ? put_group(cli, group, body) : put_submissions(cli, ids, body);
     if (code == CLI_OK)
         code = api_call(cli, "POST", "/v1/rescore", body, &answer);
     if (code != CLI_OK)

@@ -3,7 +3,6 @@
  * directory, has the corpus judged.
  */
 #include <errno.h>
-#include <limits.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,12 +10,12 @@
 
 #include "client/cli/cli.h"
 #include "common/auto.h"
+#include "common/program.h"
 
 #define WIDTH_MAX 64
 
 struct selftest {
-    struct cli *cli;
-    const char **words; /* the arguments of the package: views, NULL after the last */
+    char **words; /* the arguments of the package, NULL after the last; kept until the program ends */
     size_t n;
     bool is_quick, is_part;
 };
@@ -35,87 +34,25 @@ static const struct argp_option options[] = {
     { 0 },
 };
 
+/* An option of the package's, as it is. */
 static void
-pass_on(struct selftest *s, const char *name, const char *value)
+pass_on(struct argp_state *state, const char *name, char *arg, void *out)
 {
-    s->words[s->n++] = name;
-    if (value)
-        s->words[s->n++] = value;
+    struct selftest *s = out;
+
+    if (strcmp(name, "--in-flight") == 0)
+        take_int(state, name, arg, 1, WIDTH_MAX);
+    s->is_quick |= strcmp(name, "--quick") == 0;
+    s->is_part |= strcmp(name, "--policy") == 0 || strcmp(name, "--only") == 0;
+    if (asprintf(&s->words[s->n++], "%s%s%s", name, arg ? "=" : "", arg ? arg : "") < 0)
+        argp_failure(state, CLI_CONFIG, 0, "out of memory");
 }
 
-static error_t
-parse(int key, char *arg, struct argp_state *state)
-{
-    struct selftest *s = state->input;
-    char *end;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = s->cli;
-        return 0;
-    case OPT_QUICK:
-        s->is_quick = true;
-        pass_on(s, "--quick", NULL);
-        return 0;
-    case OPT_CORPUS:
-        pass_on(s, "--corpus", arg);
-        return 0;
-    case OPT_POLICY:
-        s->is_part = true;
-        pass_on(s, "--policy", arg);
-        return 0;
-    case OPT_ONLY:
-        s->is_part = true;
-        pass_on(s, "--only", arg);
-        return 0;
-    case 'n': {
-        unsigned long width = strtoul(arg, &end, 10);
-        if (end == arg || *end || width < 1 || width > WIDTH_MAX)
-            argp_error(state, "--in-flight: \"%s\" is not a number from 1 to %d", arg, WIDTH_MAX);
-        pass_on(s, "--in-flight", arg);
-        return 0;
-    }
-    case ARGP_KEY_ARG:
-        argp_error(state, "\"%s\": selftest takes no arguments but options", arg);
-        return 0;
-    case ARGP_KEY_END:
-        if (s->is_quick && s->is_part)
-            argp_error(state, "--quick goes with neither --policy nor --only");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-const struct argp selftest_argp = {
-    options,
-    parse,
-    "",
-    "Have candidates with known verdicts judged: does this verifierd tell cheats from "
-    "honest kernels?\vThe last line is JSON. Exit status 0: every cheat was killed, no "
-    "honest kernel was refused, nothing was left behind for the next one.",
-    cli_children,
-    NULL,
-    NULL
-};
-
-/* lib/verifierd of where this program is installed, or was built. */
-static int
-find_packages(char path[PATH_MAX])
-{
-    static const char packages[] = "lib/verifierd";
-    ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - sizeof(packages));
-    char *slash = NULL;
-
-    for (int i = 0; n > 0 && i < 2 && (i == 0 || slash); i++) {
-        path[n] = '\0';
-        slash = strrchr(path, '/');
-        n = slash ? slash - path : 0;
-    }
-    if (!slash)
-        return cli_complain(CLI_CONFIG, "cannot find this program's own directory");
-    memcpy(slash + 1, packages, sizeof(packages));
-    return CLI_OK;
-}
+const struct argp selftest_argp =
+    CLI_ARGP(options, "",
+             "Have candidates with known verdicts judged: does this verifierd tell cheats from "
+             "honest kernels?\vThe last line is JSON. Exit status 0: every cheat was killed, no "
+             "honest kernel was refused, nothing was left behind for the next one.");
 
 /* Of what the user has in the environment or in the working directory, no Python. */
 static const char start[] = "import sys\n"
@@ -127,24 +64,26 @@ int
 selftest_command(struct cli *cli, int argc, char **argv)
 {
     char packages[PATH_MAX];
-    /* No option becomes more than two words. */
-    AUTO_FREE const char **words = calloc(2 * (size_t)argc + 8, sizeof(*words));
-    struct selftest s = { .cli = cli, .words = words };
+    AUTO_FREE char **words = calloc((size_t)argc + 8, sizeof(*words));
+    struct selftest s = { .words = words };
 
     if (!words)
         return cli_complain(CLI_CONFIG, "out of memory");
-    int code = find_packages(packages);
-    if (code != CLI_OK)
-        return code;
+    if (!program_beside("../lib/verifierd", packages))
+        return cli_complain(CLI_CONFIG, "../lib/verifierd is not there, seen from this program");
     const char *head[] = { "python3", "-I", "-B", "-c", start, packages };
     memcpy(words, head, sizeof(head));
     s.n = ARRAY_LEN(head);
-    argp_parse(&selftest_argp, argc, argv, 0, NULL, &s);
+    CLI_TAKE(cli, &selftest_argp, argc, argv, TAKE_CALL(OPT_QUICK, pass_on, &s),
+             TAKE_CALL(OPT_CORPUS, pass_on, &s), TAKE_CALL(OPT_POLICY, pass_on, &s),
+             TAKE_CALL(OPT_ONLY, pass_on, &s), TAKE_CALL('n', pass_on, &s));
+    if (s.is_quick && s.is_part)
+        return cli_complain(CLI_USAGE, "--quick goes with neither --policy nor --only");
     if (cli->is_json)
-        pass_on(&s, "--json", NULL);
+        words[s.n++] = (char[]){ "--json" };
     int rc = setenv("VERIFIERD_URL", cli->url, 1) |
              (cli->token ? setenv("VERIFIERD_TOKEN", cli->token, 1) : unsetenv("VERIFIERD_TOKEN"));
     if (rc == 0)
-        execvp(words[0], (char *const *)(uintptr_t)words);
+        execvp(words[0], words);
     return cli_complain(CLI_CONFIG, "cannot start %s: %s", words[0], strerror(errno));
 }

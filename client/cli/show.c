@@ -6,20 +6,9 @@
 #include "client/cli/api.h"
 #include "client/cli/cli.h"
 #include "client/cli/find.h"
-#include "client/cli/input.h"
 #include "client/cli/text.h"
 #include "client/cli/view.h"
 #include "common/auto.h"
-
-struct look {
-    struct cli *cli;
-    const char *id;
-    bool takes_id;
-    const char *part; /* that is printed alone; NULL: a view of the whole */
-    bool fails_on_verdict, is_waiting;
-    double limit_s; /* of the wait; < 0: none */
-    const char *state, *class, *task, *client, *group, *run, *step, *policy_version, *limit, *cursor;
-};
 
 enum {
     OPT_SOURCE = 256,
@@ -61,64 +50,9 @@ static const struct argp_option list_options[] = {
     { 0 },
 };
 
-static error_t
-parse(int key, char *arg, struct argp_state *state)
-{
-    struct look *l = state->input;
-    const char **text = key == OPT_STATE            ? &l->state
-                        : key == OPT_CLASS          ? &l->class
-                        : key == 'T'                ? &l->task
-                        : key == OPT_CLIENT         ? &l->client
-                        : key == OPT_GROUP          ? &l->group
-                        : key == OPT_RUN            ? &l->run
-                        : key == OPT_STEP           ? &l->step
-                        : key == OPT_POLICY_VERSION ? &l->policy_version
-                        : key == OPT_LIMIT          ? &l->limit
-                        : key == OPT_CURSOR         ? &l->cursor
-                                                    : NULL;
-    if (text) {
-        *text = arg;
-        return 0;
-    }
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = l->cli;
-        return 0;
-    case OPT_SOURCE:
-    case OPT_ANSWER:
-    case OPT_LOG:
-        if (l->part)
-            argp_error(state, "--source, --answer and --log print one thing each");
-        l->part = key == OPT_SOURCE ? "/source" : key == OPT_ANSWER ? "/answer" : "/log";
-        return 0;
-    case 'w':
-        l->is_waiting = true;
-        if (arg && input_seconds(arg, &l->limit_s) != CLI_OK)
-            exit(CLI_USAGE);
-        return 0;
-    case OPT_FAIL:
-        l->fails_on_verdict = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (l->id || !l->takes_id)
-            argp_error(state, "unexpected argument \"%s\"", arg);
-        l->id = arg;
-        return 0;
-    case ARGP_KEY_END:
-        if (!l->id && l->takes_id)
-            argp_error(state, "which ID?");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-const struct argp show_argp = { show_options, parse, "ID", "Show one submission or group.",
-                                cli_children, NULL,  NULL };
-const struct argp list_argp = { list_options, parse, NULL, "List submissions, newest first.",
-                                cli_children, NULL,  NULL };
-const struct argp cancel_argp = { NULL,         parse, "ID", "Cancel one submission or group.",
-                                  cli_children, NULL,  NULL };
+const struct argp show_argp = CLI_ARGP(show_options, "ID", "Show one submission or group.");
+const struct argp list_argp = CLI_ARGP(list_options, NULL, "List submissions, newest first.");
+const struct argp cancel_argp = CLI_ARGP(NULL, "ID", "Cancel one submission or group.");
 
 /* --- show --- */
 
@@ -139,17 +73,9 @@ dump_part(struct cli *cli, const char *id, const char *part)
 }
 
 static bool
-is_finished(json_t *document)
-{
-    const char *state = text_member(document, "state");
-    return state && (strcmp(state, "done") == 0 || strcmp(state, "cancelled") == 0);
-}
-
-static bool
 has_failed(json_t *document)
 {
-    const char *class = text_member(document, "class");
-    return is_finished(document) && !(class && strcmp(class, "ok") == 0);
+    return api_is_finished(document) && !text_is(document, "class", "ok");
 }
 
 static bool
@@ -167,17 +93,14 @@ any_has_failed(json_t *group)
 
 /* Replace the submission or group found by its final state. */
 static int
-await(struct look *l, json_t **found, bool is_group)
+await(struct cli *cli, double limit_s, json_t **found, bool is_group)
 {
-    AUTO_BUFFER struct buffer path = BUFFER_INIT;
     AUTO_JSON json_t *last = NULL;
 
-    if (is_finished(*found))
+    if (api_is_finished(*found))
         return CLI_OK;
-    api_path_add(&path, is_group ? "/v1/groups/" : "/v1/submissions/", text_member(*found, "id"));
-    int code = api_follow(l->cli, path.data, l->limit_s, &last);
-    if (code == CLI_TIMEOUT)
-        return cli_complain(code, "not finished after %g s; it goes on", l->limit_s);
+    int code = api_follow(cli, is_group ? "/v1/groups" : "/v1/submissions", text_member(*found, "id"),
+                          limit_s, &last);
     if (code == CLI_OK) {
         json_decref(*found);
         *found = ptr_take(&last);
@@ -188,16 +111,21 @@ await(struct look *l, json_t **found, bool is_group)
 int
 show_command(struct cli *cli, int argc, char **argv)
 {
-    struct look l = { .cli = cli, .takes_id = true, .limit_s = -1 };
+    const char *id = NULL;
+    bool source = false, answer = false, log = false, fails_on_verdict = false, is_waiting = false, is_group;
+    double limit_s = -1;
     AUTO_JSON json_t *found = NULL;
-    bool is_group;
 
-    argp_parse(&show_argp, argc, argv, 0, NULL, &l);
-    if (l.part)
-        return dump_part(cli, l.id, l.part);
-    int code = find_document(cli, l.id, &found, &is_group);
-    if (code == CLI_OK && l.is_waiting)
-        code = await(&l, &found, is_group);
+    CLI_TAKE(cli, &show_argp, argc, argv, TAKE_ARGUMENT(&id, "which ID?"), TAKE_FLAG(OPT_SOURCE, &source),
+             TAKE_FLAG(OPT_ANSWER, &answer), TAKE_FLAG(OPT_LOG, &log), TAKE_FLAG('w', &is_waiting),
+             TAKE_SECONDS('w', &limit_s), TAKE_FLAG(OPT_FAIL, &fails_on_verdict));
+    if (source + answer + log > 1)
+        return cli_complain(CLI_USAGE, "--source, --answer and --log print one thing each");
+    if (source || answer || log)
+        return dump_part(cli, id, source ? "/source" : answer ? "/answer" : "/log");
+    int code = find_document(cli, id, &found, &is_group);
+    if (code == CLI_OK && is_waiting)
+        code = await(cli, limit_s, &found, is_group);
     if (code != CLI_OK)
         return code;
     if (cli->is_json)
@@ -207,50 +135,52 @@ show_command(struct cli *cli, int argc, char **argv)
     else
         view_submission(found);
     bool failed = is_group ? any_has_failed(found) : has_failed(found);
-    return l.fails_on_verdict && failed ? CLI_FAILED : CLI_OK;
+    return fails_on_verdict && failed ? CLI_FAILED : CLI_OK;
 }
 
 /* --- list --- */
 
+struct list {
+    const char *state, *class, *task, *client, *group, *run, *step, *policy_version, *limit, *cursor;
+};
+
 static int
-list_path(struct look *l, struct buffer *path)
+list_path(struct cli *cli, const struct list *l, struct buffer *path)
 {
     AUTO_FREE char *task_id = NULL, *group_id = NULL;
-    int code = l->task ? api_find_task(l->cli, l->task, &task_id) : CLI_OK;
+    int code = l->task ? api_find_task(cli, l->task, &task_id) : CLI_OK;
     if (code == CLI_OK && l->group)
-        code = find_id(l->cli, l->group, FIND_GROUP, &group_id);
+        code = find_id(cli, l->group, FIND_GROUP, &group_id);
     if (code != CLI_OK)
         return code;
-    const struct {
-        const char *prefix, *value;
-    } parts[] = {
-        { "?limit=", l->limit ? l->limit : "50" },
-        { "&state=", l->state },
-        { "&class=", l->class },
-        { "&task=", task_id },
-        { "&client=", l->client },
-        { "&group=", group_id },
-        { "&run=", l->run },
-        { "&step=", l->step },
-        { "&policy_version=", l->policy_version },
-        { "&cursor=", l->cursor },
-    };
-    buffer_add(path, "/v1/submissions");
-    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
-        if (parts[i].value)
-            api_path_add(path, parts[i].prefix, parts[i].value);
+    api_query(path, "/v1/submissions",
+              (const struct api_pair[]){ { "limit", l->limit },
+                                         { "state", l->state },
+                                         { "class", l->class },
+                                         { "task", task_id },
+                                         { "client", l->client },
+                                         { "group", group_id },
+                                         { "run", l->run },
+                                         { "step", l->step },
+                                         { "policy_version", l->policy_version },
+                                         { "cursor", l->cursor },
+                                         { NULL, NULL } });
     return CLI_OK;
 }
 
 int
 list_command(struct cli *cli, int argc, char **argv)
 {
-    struct look l = { .cli = cli };
+    struct list l = { .limit = "50" };
     AUTO_BUFFER struct buffer path = BUFFER_INIT;
     AUTO_JSON json_t *page = NULL;
 
-    argp_parse(&list_argp, argc, argv, 0, NULL, &l);
-    int code = list_path(&l, &path);
+    CLI_TAKE(cli, &list_argp, argc, argv, TAKE_TEXT(OPT_STATE, &l.state), TAKE_TEXT(OPT_CLASS, &l.class),
+             TAKE_TEXT('T', &l.task), TAKE_TEXT(OPT_CLIENT, &l.client), TAKE_TEXT(OPT_GROUP, &l.group),
+             TAKE_TEXT(OPT_RUN, &l.run), TAKE_TEXT(OPT_STEP, &l.step),
+             TAKE_TEXT(OPT_POLICY_VERSION, &l.policy_version), TAKE_TEXT(OPT_LIMIT, &l.limit),
+             TAKE_TEXT(OPT_CURSOR, &l.cursor));
+    int code = list_path(cli, &l, &path);
     if (code == CLI_OK)
         code = api_call(cli, "GET", path.data, NULL, &page);
     if (code != CLI_OK)
@@ -270,11 +200,9 @@ list_command(struct cli *cli, int argc, char **argv)
 static const char *
 cancel_text(json_t *answer)
 {
-    const char *state = json_string_value(json_object_get(answer, "state"));
-
-    if (state && strcmp(state, "done") == 0)
+    if (text_is(answer, "state", "done"))
         return "it was finished first";
-    if (state && (strcmp(state, "running") == 0 || strcmp(state, "queued") == 0))
+    if (text_is(answer, "state", "running") || text_is(answer, "state", "queued"))
         return "it will be cancelled as soon as its worker lets go of it";
     return "cancelled";
 }
@@ -282,15 +210,15 @@ cancel_text(json_t *answer)
 int
 cancel_command(struct cli *cli, int argc, char **argv)
 {
-    struct look l = { .cli = cli, .takes_id = true };
+    const char *id = "";
     AUTO_BUFFER struct buffer path = BUFFER_INIT;
     AUTO_JSON json_t *found = NULL, *answer = NULL;
     bool is_group;
 
-    argp_parse(&cancel_argp, argc, argv, 0, NULL, &l);
-    if (strcmp(l.id, "-") == 0) /* the newest may be another client's */
+    CLI_TAKE(cli, &cancel_argp, argc, argv, TAKE_ARGUMENT(&id, "which ID?"));
+    if (strcmp(id, "-") == 0) /* the newest may be another client's */
         return cli_complain(CLI_USAGE, "cancel takes an id, and no \"-\"");
-    int code = find_document(cli, l.id, &found, &is_group);
+    int code = find_document(cli, id, &found, &is_group);
     if (code != CLI_OK)
         return code;
     api_path_add(&path, is_group ? "/v1/groups/" : "/v1/submissions/", text_member(found, "id"));

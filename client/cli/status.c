@@ -1,6 +1,5 @@
 /* verifier status: what runs, what waits, and how the machine is, in ten lines. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "client/cli/api.h"
 #include "client/cli/cli.h"
@@ -9,13 +8,6 @@
 #include "common/auto.h"
 
 #define RUNNING_SHOWN 8
-
-static double
-number(const json_t *object, const char *first, const char *second)
-{
-    const json_t *value = json_object_get(object, first);
-    return json_number_value(second ? json_object_get(value, second) : value);
-}
 
 /* "3 h 12 min", "4 s" */
 static void
@@ -37,16 +29,16 @@ static void
 print_head(const struct cli *cli, const json_t *status)
 {
     AUTO_BUFFER struct buffer text = BUFFER_INIT;
-    const char *state = text_member(status, "state"), *why = text_member(status, "why");
-    const char *version = text_member(status, "version"), *access = text_member(status, "access");
+    const char *why = text_member(status, "why");
 
-    buffer_printf(&text, "%s at %s: %s", version ? version : "", cli->url, state ? state : "unknown");
+    buffer_printf(&text, "%s at %s: %s", text_or(status, "version", ""), cli->url,
+                  text_or(status, "state", "unknown"));
     if (why)
         buffer_printf(&text, " (%s)", why);
     buffer_add(&text, ", up ");
-    put_duration(&text, number(status, "uptime_s", NULL));
-    if (access)
-        buffer_printf(&text, strcmp(access, "tokens") == 0 ? ", calls need a token" : ", open to all");
+    put_duration(&text, number_under(status, "uptime_s", NULL));
+    if (text_member(status, "access"))
+        buffer_add(&text, text_is(status, "access", "tokens") ? ", calls need a token" : ", open to all");
     view_label("verifierd", text.data);
 }
 
@@ -57,11 +49,11 @@ print_queue(json_t *queues)
     AUTO_BUFFER struct buffer text = BUFFER_INIT;
     json_t *queued = json_object_get(queues, "queued"), *ready = json_object_get(queues, "ready");
     json_t *oldest = json_object_get(queues, "oldest_s");
-    double cpu = number(queued, "interactive", NULL) + number(queued, "batch", NULL);
-    double device = number(ready, "interactive", NULL) + number(ready, "batch", NULL);
-    double oldest_s = number(oldest, "queued", NULL) > number(oldest, "ready", NULL)
-                          ? number(oldest, "queued", NULL)
-                          : number(oldest, "ready", NULL);
+    double cpu = number_under(queued, "interactive", NULL) + number_under(queued, "batch", NULL);
+    double device = number_under(ready, "interactive", NULL) + number_under(ready, "batch", NULL);
+    double oldest_s = number_under(oldest, "queued", NULL) > number_under(oldest, "ready", NULL)
+                          ? number_under(oldest, "queued", NULL)
+                          : number_under(oldest, "ready", NULL);
 
     if (!queues)
         return;
@@ -70,13 +62,13 @@ print_queue(json_t *queues)
         buffer_add(&text, "; the oldest for ");
         put_duration(&text, oldest_s);
     }
-    buffer_printf(&text, " (room for %.0f)", number(queues, "limit", NULL));
+    buffer_printf(&text, " (room for %.0f)", number_under(queues, "limit", NULL));
     view_label("waiting", text.data);
     buffer_clear(&text);
-    buffer_printf(&text, "%.0f of %.0f CPU slots, %.0f on devices", number(queues, "cpu_running", NULL),
-                  number(queues, "cpu_slots", NULL), number(queues, "gpu_running", NULL));
-    if (number(queues, "registering", NULL) > 0)
-        buffer_printf(&text, ", %.0f tasks being registered", number(queues, "registering", NULL));
+    buffer_printf(&text, "%.0f of %.0f CPU slots, %.0f on devices", number_under(queues, "cpu_running", NULL),
+                  number_under(queues, "cpu_slots", NULL), number_under(queues, "gpu_running", NULL));
+    if (number_under(queues, "registering", NULL) > 0)
+        buffer_printf(&text, ", %.0f tasks being registered", number_under(queues, "registering", NULL));
     view_label("running", text.data);
 }
 
@@ -90,10 +82,10 @@ print_running(json_t *page)
     json_array_foreach(json_object_get(page, "items"), i, item)
     {
         AUTO_BUFFER struct buffer text = BUFFER_INIT;
-        const char *id = text_member(item, "id"), *task = text_member(item, "task_name");
         const char *stage = text_member(item, "stage");
-        buffer_printf(&text, "%s  %s%s%s", id ? id : "-", task ? task : text_member(item, "task"),
-                      stage ? "  in " : "", stage ? stage : "");
+        buffer_printf(&text, "%s  %s%s%s", text_or(item, "id", "-"),
+                      text_or(item, "task_name", text_or(item, "task", "-")), stage ? "  in " : "",
+                      stage ? stage : "");
         view_label("", text.data);
     }
     if (text_member(page, "next"))
@@ -106,44 +98,40 @@ print_gpu(json_t *gpu)
 {
     AUTO_BUFFER struct buffer text = BUFFER_INIT;
     json_t *seen = json_object_get(gpu, "seen");
-    const char *device = text_member(gpu, "device"), *name = text_member(gpu, "name");
-    const char *state = text_member(gpu, "state");
+    const char *failed = text_member(json_object_get(gpu, "canary"), "failed");
 
-    buffer_printf(&text, "%s, %s", name ? name : "a GPU", state ? state : "state unknown");
+    buffer_printf(&text, "%s, %s", text_or(gpu, "name", "a GPU"), text_or(gpu, "state", "state unknown"));
     if (json_is_object(seen))
         buffer_printf(&text, "; %.0f MHz, %.0f degrees, %.0f W%s when it last timed",
-                      number(seen, "sm_mhz", NULL), number(seen, "temp_c", NULL),
-                      number(seen, "power_w", NULL),
+                      number_under(seen, "sm_mhz", NULL), number_under(seen, "temp_c", NULL),
+                      number_under(seen, "power_w", NULL),
                       json_is_true(json_object_get(seen, "throttled")) ? ", throttled," : "");
-    if (json_is_string(json_object_get(json_object_get(gpu, "canary"), "failed")))
-        buffer_printf(&text, "; its canary failed: %s",
-                      text_member(json_object_get(gpu, "canary"), "failed"));
-    view_label(device ? device : "GPU", text.data);
+    if (failed)
+        buffer_printf(&text, "; its canary failed: %s", failed);
+    view_label(text_or(gpu, "device", "GPU"), text.data);
 }
 
 static void
 print_machine(const json_t *status)
 {
     json_t *gpus = json_object_get(status, "gpus"), *workers = json_object_get(status, "workers"), *row;
-    const char *state_now = text_member(status, "state");
-    bool is_starting = state_now && strcmp(state_now, "starting") == 0;
     size_t i, n_ready = 0;
 
     json_array_foreach(gpus, i, row) print_gpu(row);
     if (gpus && i == 0)
-        view_label("GPU", is_starting ? "not known yet"
-                                      : "none: kernels run in Triton's interpreter, and nothing is timed");
+        view_label("GPU", text_is(status, "state", "starting")
+                              ? "not known yet"
+                              : "none: kernels run in Triton's interpreter, and nothing is timed");
     json_array_foreach(workers, i, row)
     {
-        const char *state = text_member(row, "state");
-        if (state && strcmp(state, "ready") == 0) {
+        if (text_is(row, "state", "ready")) {
             n_ready++;
             continue;
         }
         AUTO_BUFFER struct buffer text = BUFFER_INIT;
-        const char *name = text_member(row, "name"), *why = text_member(row, "why");
-        buffer_printf(&text, "%s: %s%s%s", name ? name : "one", state ? state : "unknown", why ? ", " : "",
-                      why ? why : "");
+        const char *why = text_member(row, "why");
+        buffer_printf(&text, "%s: %s%s%s", text_or(row, "name", "one"), text_or(row, "state", "unknown"),
+                      why ? ", " : "", why ? why : "");
         view_label("worker", text.data);
     }
     if (workers && n_ready == i) {
@@ -163,7 +151,7 @@ print_counts(json_t *counts)
 
     if (!counts)
         return;
-    buffer_printf(&text, "%.0f verdicts", number(counts, "finished", NULL));
+    buffer_printf(&text, "%.0f verdicts", number_under(counts, "finished", NULL));
     json_object_foreach(json_object_get(counts, "classes"), class, n)
     {
         buffer_printf(&text, "%s%s %.0f", before, class, json_number_value(n));
@@ -171,8 +159,8 @@ print_counts(json_t *counts)
     }
     view_label("since start", text.data);
     buffer_clear(&text);
-    buffer_printf(&text, "%.0f done, %.0f cancelled; tasks: %.0f", number(counts, "done", NULL),
-                  number(counts, "cancelled", NULL), number(counts, "tasks", NULL));
+    buffer_printf(&text, "%.0f done, %.0f cancelled; tasks: %.0f", number_under(counts, "done", NULL),
+                  number_under(counts, "cancelled", NULL), number_under(counts, "tasks", NULL));
     view_label("stored", text.data);
 }
 
@@ -185,19 +173,16 @@ print_disks(const json_t *status)
     json_array_foreach(json_object_get(status, "disks"), i, disk)
     {
         AUTO_BUFFER struct buffer text = BUFFER_INIT;
-        const char *what = text_member(disk, "what");
-        buffer_printf(&text, "%.1f of %.1f GB free", number(disk, "free_bytes", NULL) / 1e9,
-                      number(disk, "total_bytes", NULL) / 1e9);
-        if (number(disk, "used_bytes", NULL) > 0)
-            buffer_printf(&text, ", %.1f MB used", number(disk, "used_bytes", NULL) / 1e6);
-        view_label(what ? what : "disk", text.data);
+        buffer_printf(&text, "%.1f of %.1f GB free", number_under(disk, "free_bytes", NULL) / 1e9,
+                      number_under(disk, "total_bytes", NULL) / 1e9);
+        if (number_under(disk, "used_bytes", NULL) > 0)
+            buffer_printf(&text, ", %.1f MB used", number_under(disk, "used_bytes", NULL) / 1e6);
+        view_label(text_or(disk, "what", "disk"), text.data);
     }
 }
 
-const struct argp status_argp = { NULL,         cli_parse_nothing,
-                                  NULL,         "Show what verifierd is doing.\v--json has every figure.",
-                                  cli_children, NULL,
-                                  NULL };
+const struct argp status_argp =
+    CLI_ARGP(NULL, NULL, "Show what verifierd is doing.\v--json has every figure.");
 
 int
 status_command(struct cli *cli, int argc, char **argv)
@@ -205,7 +190,7 @@ status_command(struct cli *cli, int argc, char **argv)
     AUTO_BUFFER struct buffer path = BUFFER_INIT;
     AUTO_JSON json_t *status = NULL, *running = NULL;
 
-    argp_parse(&status_argp, argc, argv, 0, NULL, cli);
+    CLI_TAKE(cli, &status_argp, argc, argv);
     int code = api_call(cli, "GET", "/v1/status", NULL, &status);
     if (code == CLI_OK && cli->is_json)
         text_json(status);

@@ -34,54 +34,24 @@ static const struct argp_option leader_options[] = {
     { 0 },
 };
 
-static error_t
-parse(int key, char *arg, struct argp_state *state)
-{
-    struct sums *s = state->input;
-    const char **text = key == OPT_WINDOW   ? &s->window
-                        : key == 'T'        ? &s->task
-                        : key == OPT_RUN    ? &s->run
-                        : key == OPT_CLASS  ? &s->class
-                        : key == OPT_LIMIT  ? &s->limit
-                        : key == OPT_CURSOR ? &s->cursor
-                                            : NULL;
-
-    if (key == ARGP_KEY_INIT)
-        state->child_inputs[0] = s->cli;
-    else if (key == ARGP_KEY_ARG)
-        argp_error(state, "unexpected argument \"%s\"", arg);
-    else if (text)
-        *text = arg;
-    else
-        return ARGP_ERR_UNKNOWN;
-    return 0;
-}
-
-const struct argp failures_argp = {
-    failure_options, parse, NULL, "Show why candidates fail, most frequent first.", cli_children, NULL, NULL
-};
-const struct argp leaderboard_argp = {
-    leader_options, parse, NULL, "Show the tasks with their best, most recently active first.",
-    cli_children,   NULL,  NULL
-};
+const struct argp failures_argp =
+    CLI_ARGP(failure_options, NULL, "Show why candidates fail, most frequent first.");
+const struct argp leaderboard_argp =
+    CLI_ARGP(leader_options, NULL, "Show the tasks with their best, most recently active first.");
 
 static int
 fetch(struct sums *s, const char *path, json_t **page)
 {
-    const struct {
-        const char *prefix, *value;
-    } parts[] = { { "?limit=", s->limit ? s->limit : "50" },
-                  { "&window=", s->window },
-                  { "&task=", s->task },
-                  { "&run=", s->run },
-                  { "&class=", s->class },
-                  { "&cursor=", s->cursor } };
     AUTO_BUFFER struct buffer full = BUFFER_INIT;
 
-    buffer_add(&full, path);
-    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
-        if (parts[i].value)
-            api_path_add(&full, parts[i].prefix, parts[i].value);
+    api_query(&full, path,
+              (const struct api_pair[]){ { "limit", s->limit },
+                                         { "window", s->window },
+                                         { "task", s->task },
+                                         { "run", s->run },
+                                         { "class", s->class },
+                                         { "cursor", s->cursor },
+                                         { NULL, NULL } });
     int code = api_call(s->cli, "GET", full.data, NULL, page);
     if (code == CLI_OK && s->cli->is_json)
         text_json(*page);
@@ -96,10 +66,11 @@ failures_command(struct cli *cli, int argc, char **argv)
                                                   { "STAGE", "failed_at" },
                                                   { "LAST", "example" },
                                                   { "CAUSE", "message" } };
-    struct sums s = { .cli = cli };
+    struct sums s = { .cli = cli, .limit = "50" };
     AUTO_JSON json_t *page = NULL;
 
-    argp_parse(&failures_argp, argc, argv, 0, NULL, &s);
+    CLI_TAKE(cli, &failures_argp, argc, argv, TAKE_TEXT(OPT_WINDOW, &s.window), TAKE_TEXT('T', &s.task),
+             TAKE_TEXT(OPT_RUN, &s.run), TAKE_TEXT(OPT_CLASS, &s.class), TAKE_TEXT(OPT_LIMIT, &s.limit));
     int code = fetch(&s, "/v1/failures", &page);
     if (code != CLI_OK || cli->is_json)
         return code;
@@ -120,10 +91,11 @@ leaderboard_command(struct cli *cli, int argc, char **argv)
         { ">REWARD", "reward" }, { ">VERDICTS", "n" },  { ">CORRECT", "ok" },
         { ">CHEATS", "cheats" }, { "LAST", "last" },    { "ID", "task" }
     };
-    struct sums s = { .cli = cli };
+    struct sums s = { .cli = cli, .limit = "50" };
     AUTO_JSON json_t *page = NULL;
 
-    argp_parse(&leaderboard_argp, argc, argv, 0, NULL, &s);
+    CLI_TAKE(cli, &leaderboard_argp, argc, argv, TAKE_TEXT(OPT_LIMIT, &s.limit),
+             TAKE_TEXT(OPT_CURSOR, &s.cursor));
     int code = fetch(&s, "/v1/leaderboard", &page);
     if (code != CLI_OK || cli->is_json)
         return code;

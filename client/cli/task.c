@@ -13,76 +13,7 @@
 #include "client/cli/view.h"
 #include "common/auto.h"
 
-struct task {
-    struct cli *cli;
-    const char *subject;      /* FILE or ID */
-    const char *subject_name; /* what to call it when it is missing; NULL: the action takes none */
-    const char *new_name;     /* the second argument of rename */
-    const char *name, *entry_point, *limit, *cursor;
-    long level; /* 0: not given */
-    bool is_dynamic, wants_reference, wants_name;
-};
-
 enum { OPT_ENTRY = 256, OPT_LEVEL, OPT_DYNAMIC, OPT_REFERENCE, OPT_LIMIT, OPT_CURSOR };
-
-static long
-parse_level(struct argp_state *state, const char *arg)
-{
-    char *end;
-    long level = strtol(arg, &end, 10);
-    if (end == arg || *end || level < 1 || level > 1000)
-        argp_error(state, "--level takes a number from 1 to 1000, not \"%s\"", arg);
-    return level;
-}
-
-static error_t
-parse(int key, char *arg, struct argp_state *state)
-{
-    struct task *t = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = t->cli;
-        return 0;
-    case 'n':
-        t->name = arg;
-        return 0;
-    case OPT_ENTRY:
-        t->entry_point = arg;
-        return 0;
-    case OPT_LEVEL:
-        t->level = parse_level(state, arg);
-        return 0;
-    case OPT_DYNAMIC:
-        t->is_dynamic = true;
-        return 0;
-    case OPT_REFERENCE:
-        t->wants_reference = true;
-        return 0;
-    case OPT_LIMIT:
-        t->limit = arg;
-        return 0;
-    case OPT_CURSOR:
-        t->cursor = arg;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (t->subject && t->wants_name && !t->new_name) {
-            t->new_name = arg;
-            return 0;
-        }
-        if (t->subject || !t->subject_name)
-            argp_error(state, "unexpected argument \"%s\"", arg);
-        t->subject = arg;
-        return 0;
-    case ARGP_KEY_END:
-        if (!t->subject && t->subject_name)
-            argp_error(state, "which %s?", t->subject_name);
-        if (t->wants_name && !t->new_name)
-            argp_error(state, "what is it to be called?");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
 
 /* --- task add --- */
 
@@ -93,14 +24,16 @@ static const struct argp_option add_options[] = {
     { "dynamic-shapes", OPT_DYNAMIC, NULL, 0, "Candidates must work at other sizes than the task's own", 0 },
     { 0 },
 };
-const struct argp task_add_argp = {
-    add_options,
-    parse,
-    "FILE|DIR",
-    "Register a task: its reference is run and its cases are found.\vOf a directory each *.py is one.",
-    cli_children,
-    NULL,
-    NULL
+const struct argp task_add_argp = CLI_ARGP(
+    add_options, "FILE|DIR",
+    "Register a task: its reference is run and its cases are found.\vOf a directory each *.py is one.");
+
+/* What is said of a new task. */
+struct task {
+    struct cli *cli;
+    const char *subject, *name, *entry_point;
+    int level; /* 0: not given */
+    bool is_dynamic;
 };
 
 static int
@@ -161,7 +94,7 @@ add_file(const struct task *t, const char *path)
     if (t->cli->is_json)
         text_json(answer);
     else
-        puts(text_member(answer, "id") ? text_member(answer, "id") : "-");
+        puts(text_or(answer, "id", "-"));
     fflush(stdout);
     return CLI_OK;
 }
@@ -204,10 +137,12 @@ add_directory(const struct task *t)
 int
 task_add_command(struct cli *cli, int argc, char **argv)
 {
-    struct task t = { .cli = cli, .subject_name = "FILE or DIR" };
+    struct task t = { .cli = cli, .subject = "" };
     struct stat status;
 
-    argp_parse(&task_add_argp, argc, argv, 0, NULL, &t);
+    CLI_TAKE(cli, &task_add_argp, argc, argv, TAKE_ARGUMENT(&t.subject, "which FILE or DIR?"),
+             TAKE_TEXT('n', &t.name), TAKE_TEXT(OPT_ENTRY, &t.entry_point),
+             TAKE_INT(OPT_LEVEL, &t.level, 1, 1000), TAKE_FLAG(OPT_DYNAMIC, &t.is_dynamic));
     if (stat(t.subject, &status) != 0 || !S_ISDIR(status.st_mode))
         return add_file(&t, t.subject);
     if (t.name)
@@ -223,7 +158,7 @@ static const struct argp_option list_options[] = {
     { "cursor", OPT_CURSOR, "CURSOR", 0, "Go on where the last page ended", 0 },
     { 0 },
 };
-const struct argp task_list_argp = { list_options, parse, NULL, "List the tasks.", cli_children, NULL, NULL };
+const struct argp task_list_argp = CLI_ARGP(list_options, NULL, "List the tasks.");
 
 int
 task_list_command(struct cli *cli, int argc, char **argv)
@@ -231,17 +166,15 @@ task_list_command(struct cli *cli, int argc, char **argv)
     static const struct view_column columns[] = { { "NAME", "name" },         { ">LEVEL", "level" },
                                                   { "ENTRY", "entry_point" }, { "DYNAMIC", "dynamic_shapes" },
                                                   { "CREATED", "created" },   { "ID", "id" } };
-    struct task t = { .cli = cli };
+    const char *name = NULL, *limit = "200", *cursor = NULL;
     AUTO_BUFFER struct buffer path = BUFFER_INIT;
     AUTO_JSON json_t *page = NULL;
 
-    argp_parse(&task_list_argp, argc, argv, 0, NULL, &t);
-    buffer_add(&path, "/v1/tasks");
-    api_path_add(&path, "?limit=", t.limit ? t.limit : "200");
-    if (t.name)
-        api_path_add(&path, "&name=", t.name);
-    if (t.cursor)
-        api_path_add(&path, "&cursor=", t.cursor);
+    CLI_TAKE(cli, &task_list_argp, argc, argv, TAKE_TEXT('n', &name), TAKE_TEXT(OPT_LIMIT, &limit),
+             TAKE_TEXT(OPT_CURSOR, &cursor));
+    api_query(&path, "/v1/tasks",
+              (const struct api_pair[]){
+                  { "limit", limit }, { "name", name }, { "cursor", cursor }, { NULL, NULL } });
     int code = api_call(cli, "GET", path.data, NULL, &page);
     if (code != CLI_OK)
         return code;
@@ -257,10 +190,10 @@ task_list_command(struct cli *cli, int argc, char **argv)
 /* --- task show --- */
 
 static int
-put_path(const struct task *t, struct buffer *path)
+put_path(struct cli *cli, const char *name, struct buffer *path)
 {
     AUTO_FREE char *id = NULL;
-    int code = find_task_id(t->cli, t->subject, &id);
+    int code = find_task_id(cli, name, &id);
 
     if (code == CLI_OK)
         api_path_add(path, "/v1/tasks/", id);
@@ -271,24 +204,25 @@ static const struct argp_option show_options[] = {
     { "reference", OPT_REFERENCE, NULL, 0, "Print the reference's source and nothing else", 0 },
     { 0 },
 };
-const struct argp task_show_argp = { show_options, parse, "ID|NAME", "Show one task.",
-                                     cli_children, NULL,  NULL };
+const struct argp task_show_argp = CLI_ARGP(show_options, "ID|NAME", "Show one task.");
 
 int
 task_show_command(struct cli *cli, int argc, char **argv)
 {
-    struct task t = { .cli = cli, .subject_name = "ID or NAME" };
+    const char *name = NULL;
+    bool wants_reference = false;
     AUTO_BUFFER struct buffer path = BUFFER_INIT;
     AUTO_JSON json_t *task = NULL;
 
-    argp_parse(&task_show_argp, argc, argv, 0, NULL, &t);
-    int code = put_path(&t, &path);
+    CLI_TAKE(cli, &task_show_argp, argc, argv, TAKE_ARGUMENT(&name, "which ID or NAME?"),
+             TAKE_FLAG(OPT_REFERENCE, &wants_reference));
+    int code = put_path(cli, name, &path);
     if (code == CLI_OK)
         code = api_call(cli, "GET", path.data, NULL, &task);
     if (code != CLI_OK)
         return code;
     json_t *reference = json_object_get(task, "reference");
-    if (t.wants_reference)
+    if (wants_reference)
         text_dump(stdout, json_string_value(reference), json_string_length(reference));
     else if (cli->is_json)
         text_json(task);
@@ -299,25 +233,23 @@ task_show_command(struct cli *cli, int argc, char **argv)
 
 /* --- task rename, task rm --- */
 
-const struct argp task_rename_argp = { NULL, parse, "ID|NAME NEWNAME", "Call a task otherwise.", cli_children,
-                                       NULL, NULL };
-const struct argp task_rm_argp = {
-    NULL,         parse, "ID|NAME", "Delete a task: it goes with the last client that has a name for it.",
-    cli_children, NULL,  NULL
-};
+const struct argp task_rename_argp = CLI_ARGP(NULL, "ID|NAME NEWNAME", "Call a task otherwise.");
+const struct argp task_rm_argp =
+    CLI_ARGP(NULL, "ID|NAME", "Delete a task: it goes with the last client that has a name for it.");
 
 int
 task_rename_command(struct cli *cli, int argc, char **argv)
 {
-    struct task t = { .cli = cli, .subject_name = "ID or NAME", .wants_name = true };
+    const char *name = NULL, *new_name = NULL;
     AUTO_BUFFER struct buffer path = BUFFER_INIT;
     AUTO_JSON json_t *task = NULL;
 
-    argp_parse(&task_rename_argp, argc, argv, 0, NULL, &t);
-    AUTO_JSON json_t *body = json_pack("{s:s}", "name", t.new_name);
+    CLI_TAKE(cli, &task_rename_argp, argc, argv, TAKE_ARGUMENT(&name, "which ID or NAME?"),
+             TAKE_ARGUMENT(&new_name, "what is it to be called?"));
+    AUTO_JSON json_t *body = json_pack("{s:s}", "name", new_name);
     if (!body)
         return cli_complain(CLI_USAGE, "the name is not UTF-8 text");
-    int code = put_path(&t, &path);
+    int code = put_path(cli, name, &path);
     if (code == CLI_OK)
         code = api_call(cli, "PATCH", path.data, body, &task);
     if (code != CLI_OK)
@@ -325,19 +257,19 @@ task_rename_command(struct cli *cli, int argc, char **argv)
     if (cli->is_json)
         text_json(task);
     else
-        puts(text_member(task, "id") ? text_member(task, "id") : "-");
+        puts(text_or(task, "id", "-"));
     return CLI_OK;
 }
 
 int
 task_rm_command(struct cli *cli, int argc, char **argv)
 {
-    struct task t = { .cli = cli, .subject_name = "ID or NAME" };
+    const char *name = NULL;
     AUTO_BUFFER struct buffer path = BUFFER_INIT;
     AUTO_JSON json_t *answer = NULL;
 
-    argp_parse(&task_rm_argp, argc, argv, 0, NULL, &t);
-    int code = put_path(&t, &path);
+    CLI_TAKE(cli, &task_rm_argp, argc, argv, TAKE_ARGUMENT(&name, "which ID or NAME?"));
+    int code = put_path(cli, name, &path);
     if (code == CLI_OK)
         code = api_call(cli, "DELETE", path.data, NULL, &answer);
     if (code != CLI_OK)

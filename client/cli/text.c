@@ -51,12 +51,6 @@ text_dump(FILE *to, const char *bytes, size_t size)
     return fflush(to) == 0 && !ferror(to);
 }
 
-const char *
-text_member(const json_t *object, const char *key)
-{
-    return json_string_value(json_object_get(object, key));
-}
-
 /* A NUL would end the text for all that comes after: it is shown as other control characters are. */
 static void
 add_string(struct buffer *out, const json_t *string)

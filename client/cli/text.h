@@ -11,14 +11,13 @@
 #include <jansson.h>
 
 #include "common/buffer.h"
+#include "common/json.h"
 
 /* Print text; control characters but newline and tab, and invalid UTF-8, become '?'. */
 void text_print(FILE *to, const char *text);
 /* Bytes that may hold NULs: as they are into a file or pipe, made safe on a terminal. False: could not be written. */
 bool text_dump(FILE *to, const char *bytes, size_t size);
 
-/* The string under a key; view; NULL when it is absent or no string. */
-const char *text_member(const json_t *object, const char *key);
 /* Append any JSON value as people read it: strings bare, null as "-", numbers short, the rest as JSON. */
 void text_value(struct buffer *out, const json_t *value);
 /* Append the number under a key with `decimals` decimals, or "-". */

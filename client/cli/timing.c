@@ -9,48 +9,19 @@
 #include "client/cli/text.h"
 #include "common/auto.h"
 
-struct timing {
-    struct cli *cli;
-    const char *id;
-};
-
-static error_t
-parse(int key, char *arg, struct argp_state *state)
-{
-    struct timing *t = state->input;
-
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = t->cli;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (t->id)
-            argp_error(state, "one ID at a time");
-        t->id = arg;
-        return 0;
-    case ARGP_KEY_END:
-        if (!t->id)
-            argp_error(state, "which ID?");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
-const struct argp timing_argp = {
-    NULL, parse, "ID", "Draw a timing's samples, its interval and the GPU's state.", cli_children, NULL, NULL
-};
+const struct argp timing_argp =
+    CLI_ARGP(NULL, "ID", "Draw a timing's samples, its interval and the GPU's state.");
 
 int
 timing_command(struct cli *cli, int argc, char **argv)
 {
-    struct timing t = { .cli = cli };
+    const char *given = NULL;
     AUTO_BUFFER struct buffer path = BUFFER_INIT, text = BUFFER_INIT;
     AUTO_JSON json_t *document = NULL;
     AUTO_FREE char *id = NULL;
 
-    argp_parse(&timing_argp, argc, argv, 0, NULL, &t);
-    int code = find_id(cli, t.id, FIND_SUBMISSION, &id);
+    CLI_TAKE(cli, &timing_argp, argc, argv, TAKE_ARGUMENT(&given, "which ID?"));
+    int code = find_id(cli, given, FIND_SUBMISSION, &id);
     if (code != CLI_OK)
         return code;
     api_path_add(&path, "/v1/submissions/", id);

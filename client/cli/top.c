@@ -11,7 +11,6 @@
 
 #include "client/cli/api.h"
 #include "client/cli/cli.h"
-#include "client/cli/input.h"
 #include "client/cli/text.h"
 #include "common/auto.h"
 #include "common/buffer.h"
@@ -21,7 +20,6 @@ struct top {
     bool is_once;
     double every_s, window_s;
     json_t *reads; /* earlier answers of /v1/stats within the window, oldest first */
-    int bad;
 };
 
 enum { OPT_ONCE = 256, OPT_WINDOW, OPT_EVERY };
@@ -46,57 +44,19 @@ read_window(const char *text)
     return end > text && is_unit && seconds >= 1 && seconds <= 86400 ? seconds : 0;
 }
 
-static error_t
-parse(int key, char *arg, struct argp_state *state)
+static void
+take_window(struct argp_state *state, const char *name, char *arg, void *out)
 {
-    struct top *t = state->input;
+    double *window_s = out;
 
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = t->cli;
-        return 0;
-    case OPT_ONCE:
-        t->is_once = true;
-        return 0;
-    case OPT_WINDOW:
-        t->window_s = read_window(arg);
-        if (t->window_s == 0)
-            argp_error(state, "--window is a time such as 60s, 10m or 2h, a day at most");
-        return 0;
-    case OPT_EVERY:
-        t->bad = input_seconds(arg, &t->every_s);
-        if (t->bad == CLI_OK && t->every_s < 0.1)
-            argp_error(state, "--every is 0.1 s at least");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    *window_s = read_window(arg);
+    if (*window_s == 0)
+        argp_error(state, "%s is a time such as 60s, 10m or 2h, a day at most", name);
 }
 
-const struct argp top_argp = { options,      parse, NULL, "Show where work and time go, until q is pressed.",
-                               cli_children, NULL,  NULL };
+const struct argp top_argp = CLI_ARGP(options, NULL, "Show where work and time go, until q is pressed.");
 
 /* --- the picture --- */
-
-static json_t *
-at(json_t *object, const char *first, const char *second)
-{
-    json_t *value = json_object_get(object, first);
-    return second ? json_object_get(value, second) : value;
-}
-
-static double
-number(json_t *object, const char *first, const char *second)
-{
-    return json_number_value(at(object, first, second));
-}
-
-static const char *
-word(json_t *object, const char *key)
-{
-    const char *value = json_string_value(json_object_get(object, key));
-    return value ? value : "-";
-}
 
 /* "  12.3", or a dash. */
 static void
@@ -114,27 +74,29 @@ static void
 put_head(struct buffer *out, json_t *status, json_t *stats)
 {
     json_t *q = json_object_get(status, "queues");
-    json_t *why = json_object_get(status, "why");
+    const char *why = text_member(status, "why");
 
-    buffer_printf(out, "verifierd %s  %s%s%s  up %.0f s\n", word(status, "version"), word(status, "state"),
-                  json_is_string(why) ? ": " : "", json_is_string(why) ? json_string_value(why) : "",
-                  number(status, "uptime_s", NULL));
+    buffer_printf(out, "verifierd %s  %s%s%s  up %.0f s\n", text_or(status, "version", "-"),
+                  text_or(status, "state", "-"), why ? ": " : "", why ? why : "",
+                  number_under(status, "uptime_s", NULL));
     buffer_printf(
         out, "waiting   %.0f of %.0f:  queued %.0f interactive, %.0f batch; ready %.0f, %.0f; joined %.0f\n",
-        number(q, "waiting", NULL), number(q, "limit", NULL), number(q, "queued", "interactive"),
-        number(q, "queued", "batch"), number(q, "ready", "interactive"), number(q, "ready", "batch"),
-        number(q, "joined", NULL));
+        number_under(q, "waiting", NULL), number_under(q, "limit", NULL),
+        number_under(q, "queued", "interactive"), number_under(q, "queued", "batch"),
+        number_under(q, "ready", "interactive"), number_under(q, "ready", "batch"),
+        number_under(q, "joined", NULL));
     buffer_printf(out, "running   %.0f of %.0f CPU slots, %.0f on %.0f devices\n",
-                  number(q, "cpu_running", NULL), number(q, "cpu_slots", NULL),
-                  number(q, "gpu_running", NULL), number(stats, "devices", NULL));
+                  number_under(q, "cpu_running", NULL), number_under(q, "cpu_slots", NULL),
+                  number_under(q, "gpu_running", NULL), number_under(stats, "devices", NULL));
     buffer_printf(out, "verdicts  %.0f in %.0f s (%.2f a second), %.0f of them shared\n",
-                  number(stats, "finished", NULL), number(stats, "covered_s", NULL),
-                  number(stats, "finished_per_s", NULL), number(stats, "shared", NULL));
+                  number_under(stats, "finished", NULL), number_under(stats, "covered_s", NULL),
+                  number_under(stats, "finished_per_s", NULL), number_under(stats, "shared", NULL));
     buffer_printf(
         out,
         "devices   busy %.0f%%; %.1f s used, %.1f s saved by early rejection, %.1f s by shared verdicts\n",
-        100 * number(stats, "device_busy", NULL), number(stats, "device_s", "used"),
-        number(stats, "device_s", "saved_by_rejection"), number(stats, "device_s", "saved_by_cache"));
+        100 * number_under(stats, "device_busy", NULL), number_under(stats, "device_s", "used"),
+        number_under(stats, "device_s", "saved_by_rejection"),
+        number_under(stats, "device_s", "saved_by_cache"));
 }
 
 static void
@@ -147,12 +109,12 @@ put_stages(struct buffer *out, json_t *stats)
                   "wait ms", "takes ms", "device s");
     json_array_foreach(json_object_get(stats, "stages"), i, stage)
     {
-        buffer_printf(out, "%-8s %7.0f %7.0f %7.0f %7.0f", word(stage, "stage"), number(stage, "pass", NULL),
-                      number(stage, "fail", NULL), number(stage, "skip", NULL),
-                      number(stage, "spared", NULL));
+        buffer_printf(out, "%-8s %7.0f %7.0f %7.0f %7.0f", text_or(stage, "stage", "-"),
+                      number_under(stage, "pass", NULL), number_under(stage, "fail", NULL),
+                      number_under(stage, "skip", NULL), number_under(stage, "spared", NULL));
         put_ms(out, json_object_get(stage, "wait_ms"));
         put_ms(out, json_object_get(stage, "service_ms"));
-        buffer_printf(out, " %9.1f\n", number(stage, "device_s", NULL));
+        buffer_printf(out, " %9.1f\n", number_under(stage, "device_s", NULL));
     }
 }
 
@@ -166,17 +128,17 @@ put_workers(struct buffer *out, json_t *status)
                   "ready", "of", "waited s");
     json_array_foreach(json_object_get(status, "workers"), i, row)
     {
-        const char *lane = json_string_value(json_object_get(row, "lane"));
-        buffer_printf(out, "%-24s %-10s %-12s %7.0f", word(row, "name"), lane ? lane : word(row, "state"),
-                      word(row, "device"), number(row, "starts", NULL));
+        buffer_printf(out, "%-24s %-10s %-12s %7.0f", text_or(row, "name", "-"),
+                      text_or(row, "lane", text_or(row, "state", "-")), text_or(row, "device", "-"),
+                      number_under(row, "starts", NULL));
         if (json_object_get(row, "pool"))
-            buffer_printf(out, " %7.0f %7.0f %9.1f", number(row, "pool", "ready"),
-                          number(row, "pool", "most"), number(row, "pool", "waited_s"));
+            buffer_printf(out, " %7.0f %7.0f %9.1f", number_under(row, "pool", "ready"),
+                          number_under(row, "pool", "most"), number_under(row, "pool", "waited_s"));
         buffer_printf(out, "\n");
     }
     json_array_foreach(json_object_get(status, "gpus"), i, row)
-        buffer_printf(out, "%s%-8s %-40s %s\n", i == 0 ? "\n" : "", word(row, "device"), word(row, "name"),
-                      word(row, "state"));
+        buffer_printf(out, "%s%-8s %-40s %s\n", i == 0 ? "\n" : "", text_or(row, "device", "-"),
+                      text_or(row, "name", "-"), text_or(row, "state", "-"));
 }
 
 /* --- the window: what happened since an earlier answer --- */
@@ -196,9 +158,10 @@ subtract_spread(json_t *from, json_t *earlier)
 {
     subtract(from, earlier, "n");
     subtract(from, earlier, "sum");
-    double n = number(from, "n", NULL);
+    double n = number_under(from, "n", NULL);
     if (json_is_object(from))
-        json_object_set_new(from, "mean", n > 0 ? json_real(number(from, "sum", NULL) / n) : json_null());
+        json_object_set_new(from, "mean",
+                            n > 0 ? json_real(number_under(from, "sum", NULL) / n) : json_null());
 }
 
 /* stats becomes what happened since the earlier one. */
@@ -223,26 +186,27 @@ subtract_stats(json_t *stats, json_t *earlier)
     }
     for (size_t k = 0; k < ARRAY_LEN(seconds); k++)
         subtract(json_object_get(stats, "device_s"), json_object_get(earlier, "device_s"), seconds[k]);
-    double covered_s = number(stats, "covered_s", NULL), devices = number(stats, "devices", NULL);
+    double covered_s = number_under(stats, "covered_s", NULL), devices = number_under(stats, "devices", NULL);
     if (covered_s <= 0)
         return;
-    json_object_set_new(stats, "finished_per_s", json_real(number(stats, "finished", NULL) / covered_s));
+    json_object_set_new(stats, "finished_per_s",
+                        json_real(number_under(stats, "finished", NULL) / covered_s));
     if (devices > 0)
         json_object_set_new(stats, "device_busy",
-                            json_real(number(stats, "device_s", "used") / (covered_s * devices)));
+                            json_real(number_under(stats, "device_s", "used") / (covered_s * devices)));
 }
 
 /* Keeps the answer, and makes of it what happened within the window, or since the first answer where that is less. */
 static void
-take_window(struct top *t, json_t *stats)
+look_back(struct top *t, json_t *stats)
 {
-    double now_s = number(stats, "covered_s", NULL);
+    double now_s = number_under(stats, "covered_s", NULL);
     size_t n = json_array_size(t->reads);
 
-    if (n > 0 && number(json_array_get(t->reads, n - 1), "covered_s", NULL) > now_s)
+    if (n > 0 && number_under(json_array_get(t->reads, n - 1), "covered_s", NULL) > now_s)
         json_array_clear(t->reads); /* another daemon than before */
     while (json_array_size(t->reads) > 1 &&
-           number(json_array_get(t->reads, 1), "covered_s", NULL) <= now_s - t->window_s)
+           number_under(json_array_get(t->reads, 1), "covered_s", NULL) <= now_s - t->window_s)
         json_array_remove(t->reads, 0);
     json_array_append_new(t->reads, json_deep_copy(stats));
     if (json_array_size(t->reads) > 1)
@@ -267,7 +231,7 @@ draw(struct top *t, struct buffer *out)
     if (code != CLI_OK)
         return code;
     if (!t->is_once)
-        take_window(t, stats);
+        look_back(t, stats);
     if (t->cli->is_json) {
         AUTO_JSON json_t *both = json_pack("{s:O, s:O}", "status", status, "stats", stats);
         text_json(both);
@@ -364,9 +328,8 @@ top_command(struct cli *cli, int argc, char **argv)
     struct top t = { .cli = cli, .window_s = 60, .every_s = 1 };
     int code;
 
-    argp_parse(&top_argp, argc, argv, 0, NULL, &t);
-    if (t.bad != CLI_OK)
-        return t.bad;
+    CLI_TAKE(cli, &top_argp, argc, argv, TAKE_FLAG(OPT_ONCE, &t.is_once),
+             TAKE_CALL(OPT_WINDOW, take_window, &t.window_s), TAKE_NUMBER(OPT_EVERY, &t.every_s, 0.1, 1e7));
     if (cli->is_json || !isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
         t.is_once = true;
     t.reads = json_array();

@@ -80,16 +80,13 @@ print_stages(json_t *submission)
     json_array_foreach(stages, i, stage)
     {
         AUTO_CELLS struct cells c = { 0 };
-        const char *outcome = text_member(stage, "outcome");
         text_value(&c.text[0], json_object_get(stage, "stage"));
         text_value(&c.text[1], json_object_get(stage, "outcome"));
         text_number(&c.text[2], stage, "wait_ms", 1);
         text_number(&c.text[3], stage, "run_ms", 1);
         add_row(t, &c);
-        if (outcome && strcmp(outcome, "pass") == 0)
-            table_mark(t, 1, true);
-        else if (outcome && strcmp(outcome, "fail") == 0)
-            table_mark(t, 1, false);
+        if (text_is(stage, "outcome", "pass") || text_is(stage, "outcome", "fail"))
+            table_mark(t, 1, text_is(stage, "outcome", "pass"));
     }
     table_print(t);
 }
@@ -102,8 +99,7 @@ print_reward(json_t *submission)
     const char *kind = text_member(spec, "kind");
 
     if (!json_is_number(json_object_get(submission, "reward"))) {
-        const char *state = text_member(submission, "state");
-        if (state && strcmp(state, "done") == 0)
+        if (text_is(submission, "state", "done"))
             view_label("reward", "none: this says nothing about the candidate, leave the sample out");
         return;
     }
@@ -307,9 +303,8 @@ add_verdict_cells(struct cells *c, size_t at, json_t *submission)
 static void
 mark_class(struct table *t, size_t column, json_t *submission)
 {
-    const char *class = text_member(submission, "class");
-    if (class)
-        table_mark(t, column, strcmp(class, "ok") == 0);
+    if (text_member(submission, "class"))
+        table_mark(t, column, text_is(submission, "class", "ok"));
 }
 
 void
@@ -406,36 +401,22 @@ view_more(json_t *page)
 
 static void print_document(json_t *object, const char *prefix);
 
-static bool
-is_scalar(const json_t *value)
-{
-    return !json_is_object(value) && !json_is_array(value);
-}
-
 /* A list of objects as a table: its columns are the scalar members of the first. */
 static void
 print_objects(json_t *list)
 {
-    const char *titles[CELLS_MAX], *key;
-    json_t *value, *item;
-    size_t n = 0, i;
+    struct view_column columns[CELLS_MAX];
+    const char *key;
+    json_t *value;
+    size_t n = 0;
 
     json_object_foreach(json_array_get(list, 0), key, value)
     {
-        if (n < CELLS_MAX && is_scalar(value))
-            titles[n++] = key;
+        if (n < CELLS_MAX && !json_is_object(value) && !json_is_array(value))
+            columns[n++] = (struct view_column){ key, key };
     }
-    if (n == 0)
-        return;
-    AUTO_TABLE struct table *t = table_new(titles, n);
-    json_array_foreach(list, i, item)
-    {
-        AUTO_CELLS struct cells c = { 0 };
-        for (size_t k = 0; k < n; k++)
-            text_value(&c.text[k], json_object_get(item, titles[k]));
-        add_row(t, &c);
-    }
-    table_print(t);
+    if (n > 0)
+        view_rows(list, columns, n);
 }
 
 static void

@@ -57,49 +57,37 @@ is_before_full(const char *stage)
     return stage && strcmp(stage, "full") != 0 && strcmp(stage, "timing") != 0;
 }
 
+static void
+take_as(struct argp_state *state, const char *name, char *arg, void *out)
+{
+    if (strcmp(arg, "sft") != 0)
+        argp_error(state, "%s takes sft, not \"%s\"", name, arg);
+    *(bool *)out = true;
+}
+
 static error_t
 parse(int key, char *arg, struct argp_state *state)
 {
     struct bestofn *b = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = b->trainer;
-        state->child_inputs[1] = &b->tasks;
-        state->child_inputs[2] = &b->round;
-        state->child_inputs[3] = &b->plan;
-        return 0;
-    case OPT_KEEP:
-        b->keep = option_int(state, "--keep", arg, 1, 256);
-        return 0;
-    case OPT_THRESHOLD:
-        b->threshold = option_number(state, "--threshold", arg, -1000, 1000);
-        return 0;
-    case OPT_INCORRECT:
-        b->allows_incorrect = true;
-        return 0;
-    case OPT_NAME:
-        b->name = option_name(state, "--name", arg);
-        return 0;
-    case OPT_AS:
-        if (strcmp(arg, "sft") != 0)
-            argp_error(state, "--as takes sft, not \"%s\"", arg);
-        b->is_sft = true;
-        return 0;
-    case OPT_STEP:
-        b->round.step = option_int(state, "--step", arg, 1, 1000000000);
-        return 0;
-    case OPT_STOP:
-        b->round.stop_correct = option_int(state, "--stop-correct", arg, 1, 256);
-        return 0;
-    case ARGP_KEY_END:
-        if (b->round.stop_correct && is_before_full(b->round.until))
-            argp_error(state, "--stop-correct: nothing is found correct with --until=%s", b->round.until);
-        if (b->is_sft && b->allows_incorrect)
-            argp_error(state, "--as sft writes verified rows; --allow-incorrect keeps others");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    const struct take rows[] = {
+        TAKE_INPUT(b->trainer),
+        TAKE_INPUT(&b->tasks),
+        TAKE_INPUT(&b->round),
+        TAKE_INPUT(&b->plan),
+        TAKE_INT(OPT_KEEP, &b->keep, 1, 256),
+        TAKE_NUMBER(OPT_THRESHOLD, &b->threshold, -1000, 1000),
+        TAKE_FLAG(OPT_INCORRECT, &b->allows_incorrect),
+        TAKE_CALL(OPT_NAME, option_name, &b->name),
+        TAKE_CALL(OPT_AS, take_as, &b->is_sft),
+        TAKE_INT(OPT_STEP, &b->round.step, 1, 1000000000),
+        TAKE_INT(OPT_STOP, &b->round.stop_correct, 1, 256),
+    };
+
+    if (key == ARGP_KEY_END && b->round.stop_correct && is_before_full(b->round.until))
+        argp_error(state, "--stop-correct: nothing is found correct with --until=%s", b->round.until);
+    if (key == ARGP_KEY_END && b->is_sft && b->allows_incorrect)
+        argp_error(state, "--as sft writes verified rows; --allow-incorrect keeps others");
+    return take(rows, ARRAY_LEN(rows), key, arg, state);
 }
 
 static const struct argp_child children[] = {

@@ -7,6 +7,7 @@
 #include "common/auto.h"
 #include "common/clock.h"
 #include "common/hash.h"
+#include "common/json.h"
 
 #define CALL_LIMIT_S 600.0 /* registering runs the reference, maybe behind others */
 #define POLL_S 20
@@ -36,18 +37,12 @@ refused(const struct http_answer *a, struct error *err)
 {
     AUTO_JSON json_t *problem = json_loadb(a->body.data ? a->body.data : "", a->body.size, 0, NULL);
     json_t *first = json_array_get(json_object_get(problem, "errors"), 0);
-    const char *detail = json_string_value(json_object_get(problem, "detail"));
-    const char *title = json_string_value(json_object_get(problem, "title"));
-    const char *pointer = json_string_value(json_object_get(first, "pointer"));
-    const char *why = json_string_value(json_object_get(first, "detail"));
-    enum err_code code = code_of(a->status);
-    if (why && detail && strstr(detail, why))
-        why = pointer = NULL; /* a single fault is in "detail" already */
-    return error_set(err, code, "verifierd answered %ld: %.120s%s%.40s%s%.60s", a->status,
-                     detail  ? detail
-                     : title ? title
-                             : "no reason given",
-                     why ? "; " : "", pointer ? pointer : "", why ? ": " : "", why ? why : "");
+    const char *detail = text_or(problem, "detail", text_or(problem, "title", "no reason given"));
+    const char *pointer = text_or(first, "pointer", ""), *why = text_or(first, "detail", "");
+    bool is_said = !*why || strstr(detail, why); /* a single fault is in "detail" already */
+    return error_set(err, code_of(a->status), "verifierd answered %ld: %.120s%s%.40s%s%.60s", a->status,
+                     detail, is_said ? "" : "; ", is_said ? "" : pointer, is_said ? "" : ": ",
+                     is_said ? "" : why);
 }
 
 /* Of the run and the body, so that another body never meets a key that was used. */
@@ -80,8 +75,8 @@ call(struct http_client *c, const char *method, const char *path, const char *ru
         struct http_answer a = { 0, -1, BUFFER_INIT };
         if (trainer_is_stopping())
             return error_set(err, ERR_UNAVAILABLE, "interrupted");
-        int rc = http_client_call_once(c, method, path, run ? key : NULL, text, text ? strlen(text) : 0,
-                                       CALL_LIMIT_S, &a, err);
+        int rc = http_client_call(c, method, path, run ? key : NULL, text, text ? strlen(text) : 0,
+                                  CALL_LIMIT_S, &a, err);
         /* 409 for a key: the daemon is still at the same request, which had lost its connection. */
         bool is_busy = rc == 0 && (a.status == 429 || a.status == 503 || (run && a.status == 409));
         bool is_away = ((rc == ERR_UNAVAILABLE || rc == ERR_TIMEOUT) && !http_client_is_distrusted(c)) ||
@@ -171,8 +166,7 @@ daemon_wait_group(struct http_client *c, const char *id, json_t **out, struct er
         int rc = call(c, "GET", path, NULL, NULL, out, err);
         if (rc != 0)
             return rc;
-        const char *state = json_string_value(json_object_get(*out, "state"));
-        if (state && (strcmp(state, "done") == 0 || strcmp(state, "cancelled") == 0))
+        if (text_is(*out, "state", "done") || text_is(*out, "state", "cancelled"))
             return 0;
         json_decref(*out);
         *out = NULL;

@@ -51,7 +51,7 @@ endpoint_provenance(const struct trainer *t)
     return json_pack("{s:s, s:f, s:f, s:i, s:s, s:s, s:b, s:o*}", "model", t->model, "temperature",
                      t->temperature, "top_p", t->top_p, "max_tokens", t->max_tokens, "endpoint",
                      t->endpoint_name ? t->endpoint_name : t->endpoint_url, "api",
-                     t->is_chat ? "chat" : "completions", "plain", (int)t->is_plain, "logprobs",
+                     t->is_completions ? "completions" : "chat", "plain", (int)t->is_plain, "logprobs",
                      t->wants_logprobs ? json_true() : NULL);
 }
 
@@ -78,7 +78,7 @@ request_body(const struct trainer *t, json_t *messages, int n, uint64_t seed)
     json_t *body = json_pack("{s:s, s:i, s:f, s:f, s:i, s:I, s:b}", "model", t->model, "n", n, "temperature",
                              t->temperature, "top_p", t->top_p, "max_tokens", t->max_tokens, "seed",
                              (json_int_t)(seed & INT32_MAX), "stream", 0);
-    if (t->is_chat)
+    if (!t->is_completions)
         json_object_set(body, "messages", messages);
     else
         json_object_set_new(body, "prompt", as_text(messages));
@@ -88,7 +88,7 @@ request_body(const struct trainer *t, json_t *messages, int n, uint64_t seed)
         json_object_set_new(body, "repetition_penalty", json_real(1));
     }
     if (t->wants_logprobs) {
-        json_object_set_new(body, "logprobs", t->is_chat ? json_true() : json_integer(1));
+        json_object_set_new(body, "logprobs", t->is_completions ? json_integer(1) : json_true());
         json_object_set_new(body, "return_token_ids", json_true()); /* vLLM and SGLang */
     }
     return body;
@@ -136,13 +136,13 @@ static int
 request(struct endpoint *e, json_t *body, json_t **out, long *status, struct error *err)
 {
     const struct trainer *t = e->trainer;
-    const char *path = t->is_chat ? "/chat/completions" : "/completions";
+    const char *path = t->is_completions ? "/completions" : "/chat/completions";
     AUTO_FREE char *text = json_dumps(body, JSON_COMPACT);
     if (!text)
         return error_set(err, ERR_NOMEM, "out of memory");
     for (int attempt = 1;; attempt++) {
         struct http_answer a = { 0, -1, BUFFER_INIT };
-        int rc = http_client_call(e->http, "POST", path, text, strlen(text), t->timeout_s, &a, err);
+        int rc = http_client_call(e->http, "POST", path, NULL, text, strlen(text), t->timeout_s, &a, err);
         *status = rc == 0 ? a.status : 0;
         if (is_passing(rc, a.status) && attempt < t->attempts && !trainer_is_stopping()) {
             double s = pause_s(attempt, a.retry_after_s);

@@ -19,6 +19,9 @@
 #include "common/auto.h"
 #include "common/buffer.h"
 #include "common/clock.h"
+#include "common/json.h"
+#include "common/program.h"
+#include "common/words.h"
 
 struct evaluate {
     struct trainer *trainer;
@@ -36,7 +39,7 @@ struct evaluate {
 };
 
 enum { OPT_NAME = 512, OPT_RUNS, OPT_COLUMNS, OPT_ABLATE, OPT_MODEL_PATH, OPT_PYTHON };
-static const char all_policies[] = OPTION_POLICIES;
+static const char all_policies[] = "strict,hybrid,kernelbench";
 
 static const struct argp_option options[] = {
     { "name", OPT_NAME, "NAME", 0,
@@ -64,55 +67,36 @@ static const struct argp_option options[] = {
 };
 
 static void
-check_columns(const char *list, struct argp_state *state)
+take_columns(struct argp_state *state, const char *name, char *arg, void *out)
 {
+    const char *list = arg ? arg : all_policies;
+
     for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
-        size_t size = strcspn(at, ",");
-        bool is_known = false;
-        for (const char *known = all_policies; known;
-             known = strchr(known, ',') ? strchr(known, ',') + 1 : NULL)
-            is_known = is_known || (size == strcspn(known, ",") && strncmp(known, at, size) == 0);
-        if (!is_known)
-            argp_error(state, "--columns takes some of %s, not \"%s\"", all_policies, list);
+        if (!words_have(all_policies, ",", at, strcspn(at, ",")))
+            argp_error(state, "%s takes some of %s, not \"%s\"", name, all_policies, list);
     }
+    *(const char **)out = list;
 }
 
 static error_t
 parse(int key, char *arg, struct argp_state *state)
 {
     struct evaluate *e = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = e->trainer;
-        state->child_inputs[1] = &e->tasks;
-        state->child_inputs[2] = &e->round;
-        return 0;
-    case OPT_NAME:
-        e->name = option_name(state, "--name", arg);
-        return 0;
-    case OPT_RUNS:
-        e->runs_path = arg;
-        return 0;
-    case OPT_MODEL_PATH:
-        e->model_path = arg;
-        return 0;
-    case OPT_PYTHON:
-        e->python = arg;
-        return 0;
-    case ARGP_KEY_END:
-        if (e->model_path && e->runs_path)
-            argp_error(state, "--model-path and --runs are two sources of answers: give one");
-        return 0;
-    case OPT_COLUMNS:
-        e->columns = arg ? arg : all_policies;
-        check_columns(e->columns, state);
-        return 0;
-    case OPT_ABLATE:
-        e->ablates = true;
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    const struct take rows[] = {
+        TAKE_INPUT(e->trainer),
+        TAKE_INPUT(&e->tasks),
+        TAKE_INPUT(&e->round),
+        TAKE_CALL(OPT_NAME, option_name, &e->name),
+        TAKE_TEXT(OPT_RUNS, &e->runs_path),
+        TAKE_TEXT(OPT_MODEL_PATH, &e->model_path),
+        TAKE_TEXT(OPT_PYTHON, &e->python),
+        TAKE_CALL(OPT_COLUMNS, take_columns, &e->columns),
+        TAKE_FLAG(OPT_ABLATE, &e->ablates),
+    };
+
+    if (key == ARGP_KEY_END && e->model_path && e->runs_path)
+        argp_error(state, "--model-path and --runs are two sources of answers: give one");
+    return take(rows, ARRAY_LEN(rows), key, arg, state);
 }
 
 static const struct argp_child children[] = {
@@ -428,19 +412,14 @@ add_ablation(struct evaluate *e, json_t *report, struct error *err)
 static void
 print_row(const char *what, json_t *m)
 {
-    json_t *fast = json_object_get(m, "fast_p"), *pass = json_object_get(m, "pass_at");
-    printf("%-13s %5d %8.1f%% %8.1f%% %8.1f%% %8.1f%% %8.1f%% %8.1f%%", what,
-           (int)json_integer_value(json_object_get(m, "num_tasks")),
-           json_number_value(json_object_get(m, "extracted_rate")),
-           json_number_value(json_object_get(m, "valid_rate")),
-           json_number_value(json_object_get(m, "compiled_rate")),
-           json_number_value(json_object_get(m, "correct_rate")),
-           json_number_value(json_object_get(fast, "1")), json_number_value(json_object_get(pass, "1")));
-    json_t *geomean = json_object_get(m, "speedup_geomean");
-    if (json_is_number(geomean))
-        printf("  %.2f (%.2f to %.2f)\n", json_number_value(geomean),
-               json_number_value(json_object_get(m, "speedup_geomean_lo")),
-               json_number_value(json_object_get(m, "speedup_geomean_hi")));
+    printf("%-13s %5.0f %8.1f%% %8.1f%% %8.1f%% %8.1f%% %8.1f%% %8.1f%%", what,
+           number_under(m, "num_tasks", NULL), number_under(m, "extracted_rate", NULL),
+           number_under(m, "valid_rate", NULL), number_under(m, "compiled_rate", NULL),
+           number_under(m, "correct_rate", NULL), number_under(m, "fast_p", "1"),
+           number_under(m, "pass_at", "1"));
+    if (json_is_number(json_object_get(m, "speedup_geomean")))
+        printf("  %.2f (%.2f to %.2f)\n", number_under(m, "speedup_geomean", NULL),
+               number_under(m, "speedup_geomean_lo", NULL), number_under(m, "speedup_geomean_hi", NULL));
     else
         puts("  -");
 }
@@ -460,10 +439,10 @@ print_table(json_t *report)
 static void
 print_unjudged(json_t *report)
 {
-    json_int_t infra = json_integer_value(json_object_get(json_object_get(report, "metrics"), "infra"));
+    double infra = number_under(report, "metrics", "infra");
     if (infra > 0)
-        printf("%lld answers could not be judged (infra); a task without another counts as not correct\n",
-               (long long)infra);
+        printf("%.0f answers could not be judged (infra); a task without another counts as not correct\n",
+               infra);
 }
 
 static void
@@ -492,16 +471,13 @@ print_columns(json_t *report)
 static void
 print_setting(const char *feature, const char *means, json_t *setting)
 {
-    json_t *reward = json_object_get(setting, "reward");
-
-    printf("%-8s %-5s %8lld %8lld", feature, means,
-           (long long)json_integer_value(json_object_get(setting, "answers")),
-           (long long)json_integer_value(json_object_get(setting, "correct")));
-    if (json_is_number(reward))
-        printf(" %8.3f", json_number_value(reward));
+    printf("%-8s %-5s %8.0f %8.0f", feature, means, number_under(setting, "answers", NULL),
+           number_under(setting, "correct", NULL));
+    if (json_is_number(json_object_get(setting, "reward")))
+        printf(" %8.3f", number_under(setting, "reward", NULL));
     else
         printf(" %8s", "-");
-    printf(" %10.2f\n", json_number_value(json_object_get(setting, "judging_s")));
+    printf(" %10.2f\n", number_under(setting, "judging_s", NULL));
 }
 
 static void
@@ -526,17 +502,14 @@ print_ablation(json_t *report)
 
     if (!a)
         return;
-    double n = (double)json_integer_value(json_object_get(a, "answers"));
-    json_int_t one = json_integer_value(json_object_get(a, "correct_on_one_input"));
-    json_int_t five = json_integer_value(json_object_get(a, "correct_on_five_inputs"));
-    printf("\n%.0f answers: correct on one input %lld (%.1f%%), on five %lld (%.1f%%)\n", n, (long long)one,
-           n > 0 ? 100 * (double)one / n : 0, (long long)five, n > 0 ? 100 * (double)five / n : 0);
+    double n = number_under(a, "answers", NULL), one = number_under(a, "correct_on_one_input", NULL),
+           five = number_under(a, "correct_on_five_inputs", NULL);
+    printf("\n%.0f answers: correct on one input %.0f (%.1f%%), on five %.0f (%.1f%%)\n", n, one,
+           n > 0 ? 100 * one / n : 0, five, n > 0 ? 100 * five / n : 0);
     json_array_foreach(json_object_get(a, "refused_by_five"), i, row)
     {
-        const char *class_ = json_string_value(json_object_get(row, "class"));
-        printf("  %s, sample %lld: one input accepts it, five do not (%s)\n",
-               json_string_value(json_object_get(row, "id")),
-               (long long)json_integer_value(json_object_get(row, "sample")), class_ ? class_ : "?");
+        printf("  %s, sample %.0f: one input accepts it, five do not (%s)\n", text_member(row, "id"),
+               number_under(row, "sample", NULL), text_or(row, "class", "?"));
     }
     print_features(a);
 }
@@ -624,9 +597,8 @@ int
 evaluate_command(struct trainer *t, int argc, char **argv)
 {
     AUTO_JSON json_t *reward = json_object();
-    const char *python = getenv("TRAINER_PYTHON");
     struct evaluate e = { .trainer = t,
-                          .python = python && *python ? python : "python3",
+                          .python = program_environment("TRAINER_PYTHON", "python3"),
                           .tasks = { .level = -1, .most = -1 },
                           .round = { .samples = 1, .turns = 1, .reward = reward } };
     struct error err = { 0 };

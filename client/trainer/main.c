@@ -6,33 +6,34 @@
 
 #include "client/trainer/trainer.h"
 #include "common/auto.h"
+#include "common/program.h"
 
 #ifndef VERIFIERD_VERSION
 #define VERIFIERD_VERSION "unknown"
 #endif
 
 static const struct {
-    const char *name, *full_name;
+    const char *name;
     int (*run)(struct trainer *t, int argc, char **argv);
 } commands[] = {
-    { "prepare", "trainer prepare", prepare_command },
-    { "fuse", "trainer fuse", prepare_command },
-    { "bestofn", "trainer bestofn", bestofn_command },
-    { "evaluate", "trainer evaluate", evaluate_command },
-    { "sft", "trainer sft", sft_command },
-    { "weighted", "trainer weighted", weighted_command },
-    { "reinforce", "trainer reinforce", reinforce_command },
-    { "run", "trainer run", pipeline_command },
-    { "status", "trainer status", pipeline_command },
-    { "report", "trainer report", pipeline_command },
-    { "bucket", "trainer bucket", pipeline_command },
-    { "sync", "trainer sync", pipeline_command },
-    { "resume", "trainer resume", pipeline_command },
-    { "watch", "trainer watch", watch_command },
-    { "grpo", "trainer grpo", grpo_command },
-    { "compare", "trainer compare", pipeline_command },
-    { "selftest", "trainer selftest", selftest_command },
-    { "extraction", "trainer extraction", extraction_command }, /* of `trainer run`, and not listed */
+    { "prepare", prepare_command },
+    { "fuse", prepare_command },
+    { "bestofn", bestofn_command },
+    { "evaluate", evaluate_command },
+    { "sft", sft_command },
+    { "weighted", weighted_command },
+    { "reinforce", reinforce_command },
+    { "run", pipeline_command },
+    { "status", pipeline_command },
+    { "report", pipeline_command },
+    { "bucket", pipeline_command },
+    { "sync", pipeline_command },
+    { "resume", pipeline_command },
+    { "watch", watch_command },
+    { "grpo", grpo_command },
+    { "compare", pipeline_command },
+    { "selftest", selftest_command },
+    { "extraction", extraction_command }, /* of `trainer run`, and not listed */
 };
 
 static const char doc[] =
@@ -89,24 +90,16 @@ parse(int key, char *arg, struct argp_state *state)
 static const struct argp_option options[] = { { NULL, 'h', NULL, OPTION_HIDDEN, NULL, 0 }, { 0 } };
 static const struct argp argp = { options, parse, "COMMAND [ARGUMENT...]", doc, NULL, NULL, NULL };
 
-static const char *
-environment(const char *name, const char *otherwise)
-{
-    const char *value = getenv(name);
-    return value && value[0] ? value : otherwise;
-}
-
 int
 main(int argc, char **argv)
 {
     static char name[] = "trainer";
     struct trainer t = {
-        .daemon_url = environment("VERIFIERD_URL", "http://127.0.0.1:8080"),
-        .daemon_token = environment("VERIFIERD_TOKEN", NULL),
-        .run = environment("VERIFIERD_RUN", NULL),
-        .endpoint_url = environment("TRAINER_ENDPOINT", NULL),
-        .endpoint_key = environment("OPENAI_API_KEY", NULL),
-        .is_chat = true,
+        .daemon_url = program_environment("VERIFIERD_URL", "http://127.0.0.1:8080"),
+        .daemon_token = program_environment("VERIFIERD_TOKEN", NULL),
+        .run = program_environment("VERIFIERD_RUN", NULL),
+        .endpoint_url = program_environment("TRAINER_ENDPOINT", NULL),
+        .endpoint_key = program_environment("OPENAI_API_KEY", NULL),
         .temperature = 0.8,
         .top_p = 1,
         .max_tokens = 2048,
@@ -127,8 +120,8 @@ main(int argc, char **argv)
     for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
         if (strcmp(argv[command_at], commands[i].name) != 0)
             continue;
-        AUTO_FREE char *full_name = strdup(commands[i].full_name);
-        if (!full_name)
+        AUTO_FREE char *full_name = NULL;
+        if (asprintf(&full_name, "trainer %s", commands[i].name) < 0)
             return trainer_complain(TRAINER_CONFIG, "out of memory");
         argv[command_at] = full_name; /* argp puts it before its messages */
         return commands[i].run(&t, argc - command_at, argv + command_at);

@@ -120,12 +120,6 @@ pass_json(const struct round_result *results, size_t n, int level)
     return out;
 }
 
-static void
-set_number(json_t *out, const char *name, double x)
-{
-    json_object_set_new(out, name, isfinite(x) ? json_real(x) : json_null());
-}
-
 /* One figure over the logarithms with its percentile-bootstrap interval. */
 static void
 set_interval(json_t *out, const char *name, const struct sums *s, double (*figure)(const double *, size_t))
@@ -143,9 +137,11 @@ set_interval(json_t *out, const char *name, const struct sums *s, double (*figur
             drawn[i] = s->logs[stats_draw(&state, s->n_logs)];
         figures[r] = figure(drawn, s->n_logs);
     }
-    set_number(out, name, has ? exp(figure(s->logs, s->n_logs)) : NAN);
-    set_number(out, lo, has ? exp(stats_quantile(figures, STATS_RESAMPLES, 0.025)) : NAN);
-    set_number(out, hi, has ? exp(stats_quantile(figures, STATS_RESAMPLES, 0.975)) : NAN);
+    json_object_set_new(out, name, real_or_null(has ? exp(figure(s->logs, s->n_logs)) : NAN));
+    json_object_set_new(out, lo,
+                        real_or_null(has ? exp(stats_quantile(figures, STATS_RESAMPLES, 0.025)) : NAN));
+    json_object_set_new(out, hi,
+                        real_or_null(has ? exp(stats_quantile(figures, STATS_RESAMPLES, 0.975)) : NAN));
 }
 
 json_t *
@@ -172,16 +168,16 @@ metrics_json(const struct round_result *results, size_t n, int level)
     json_t *out = json_pack("{s:i, s:i, s:i}", "num_tasks", (int)s.tasks, "num_samples", (int)s.samples,
                             "infra", (int)s.infra);
     double whole = s.tasks > 0 ? (double)s.tasks / 100 : NAN;
-    set_number(out, "extracted_rate", s.extracted / whole);
-    set_number(out, "valid_rate", s.valid / whole);
-    set_number(out, "compiled_rate", s.compiled / whole);
-    set_number(out, "correct_rate", s.correct / whole);
-    set_number(out, "hack_rate", s.hack / whole);
+    json_object_set_new(out, "extracted_rate", real_or_null(s.extracted / whole));
+    json_object_set_new(out, "valid_rate", real_or_null(s.valid / whole));
+    json_object_set_new(out, "compiled_rate", real_or_null(s.compiled / whole));
+    json_object_set_new(out, "correct_rate", real_or_null(s.correct / whole));
+    json_object_set_new(out, "hack_rate", real_or_null(s.hack / whole));
     json_t *fast = json_object();
     for (size_t i = 0; i < ARRAY_LEN(fast_p); i++) {
         char name[16];
         snprintf(name, sizeof(name), "%g", fast_p[i]);
-        set_number(fast, name, s.fast[i] / whole);
+        json_object_set_new(fast, name, real_or_null(s.fast[i] / whole));
     }
     json_object_set_new(out, "fast_p", fast);
     json_object_set_new(out, "pass_at", pass_json(results, n, level));

@@ -1,6 +1,5 @@
 #include "client/trainer/options.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,54 +9,33 @@
 #include "common/http_client.h"
 #include "common/policy.h"
 #include "common/reward.h"
+#include "common/stages.h"
 
-double
-option_number(struct argp_state *state, const char *name, const char *text, double low, double high)
+void
+option_until(struct argp_state *state, const char *name, char *arg, void *out)
 {
-    char *end;
-    double x = strtod(text, &end);
-    if (end == text || *end || !(x >= low && x <= high))
-        argp_error(state, "%s takes a number from %g to %g, not \"%s\"", name, low, high, text);
-    return x;
+    if (stage_find(arg) == STAGE_NONE)
+        argp_error(state, "%s takes one of ast,compile,tiny,full,timing, not \"%s\"", name, arg);
+    *(const char **)out = arg;
 }
 
-int
-option_int(struct argp_state *state, const char *name, const char *text, int low, int high)
-{
-    double x = option_number(state, name, text, low, high);
-    if (x != floor(x))
-        argp_error(state, "%s takes a whole number, not \"%s\"", name, text);
-    return (int)x;
-}
-
-const char *
-option_word(struct argp_state *state, const char *name, const char *text, const char *list)
-{
-    size_t size = strlen(text);
-    for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
-        if (size == strcspn(at, ",") && strncmp(at, text, size) == 0)
-            return text;
-    argp_error(state, "%s takes one of %s, not \"%s\"", name, list, text);
-    return NULL;
-}
-
-const char *
-option_policy(struct argp_state *state, const char *name, const char *text)
+void
+option_policy(struct argp_state *state, const char *name, char *arg, void *out)
 {
     AUTO_JSON json_t *value = NULL;
     struct error err = { 0 };
 
-    if (policy_parse(text, &value, &err) != 0)
+    if (policy_parse(arg, &value, &err) != 0)
         argp_error(state, "%s: %s", name, err.text);
-    return text;
+    *(const char **)out = arg;
 }
 
-const char *
-option_name(struct argp_state *state, const char *name, const char *text)
+void
+option_name(struct argp_state *state, const char *name, char *arg, void *out)
 {
-    if (!*text || strchr(text, '/'))
-        argp_error(state, "%s takes a name without slashes, not \"%s\"", name, text);
-    return text;
+    if (!*arg || strchr(arg, '/'))
+        argp_error(state, "%s takes a name without slashes, not \"%s\"", name, arg);
+    *(const char **)out = arg;
 }
 
 int
@@ -90,33 +68,36 @@ enum {
     OPT_CHECK_ARGUMENTS
 };
 
+static void
+use_cacert(struct argp_state *state, const char *name, char *arg, void *out)
+{
+    struct error err = { 0 };
+
+    (void)name, (void)out;
+    if (http_client_cacert(arg, &err) != 0)
+        argp_error(state, "%s", err.text);
+}
+
+static void
+show_help(struct argp_state *state, const char *name, char *arg, void *out)
+{
+    (void)name, (void)arg, (void)out;
+    argp_state_help(state, state->out_stream, ARGP_HELP_STD_HELP);
+}
+
 static error_t
 parse_common(int key, char *arg, struct argp_state *state)
 {
     struct trainer *t = state->input;
-    struct error err = { 0 };
+    const struct take rows[] = {
+        TAKE_CALL(OPT_CACERT, use_cacert, NULL), TAKE_TEXT('w', &t->workdir),
+        TAKE_FLAG(OPT_CHECK_ARGUMENTS, &t->is_argument_check),
+        TAKE_CALL('h', show_help, NULL), /* argp has -? */
+    };
 
-    switch (key) {
-    case OPT_CACERT:
-        if (http_client_cacert(arg, &err) != 0)
-            argp_error(state, "%s", err.text);
-        return 0;
-    case 'w':
-        t->workdir = arg;
-        return 0;
-    case OPT_CHECK_ARGUMENTS:
-        t->is_argument_check = true;
-        return 0;
-    case 'h': /* argp has -? */
-        argp_state_help(state, state->out_stream, ARGP_HELP_STD_HELP);
-        return 0;
-    case ARGP_KEY_SUCCESS: /* every parser has seen the end of the line */
-        if (t->is_argument_check)
-            exit(TRAINER_OK);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    if (key == ARGP_KEY_SUCCESS && t->is_argument_check) /* every parser has seen the end of the line */
+        exit(TRAINER_OK);
+    return take(rows, ARRAY_LEN(rows), key, arg, state);
 }
 
 static const struct argp_option common_options[] = {
@@ -135,17 +116,9 @@ static error_t
 parse_daemon(int key, char *arg, struct argp_state *state)
 {
     struct trainer *t = state->input;
+    const struct take rows[] = { TAKE_INPUT(t), TAKE_TEXT('u', &t->daemon_url) };
 
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = t;
-        return 0;
-    case 'u':
-        t->daemon_url = arg;
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    return take(rows, ARRAY_LEN(rows), key, arg, state);
 }
 
 static const struct argp_option daemon_options[] = {
@@ -158,57 +131,34 @@ const struct argp trainer_daemon_argp = {
     daemon_options, parse_daemon, NULL, NULL, common_child, NULL, NULL
 };
 
+static void
+take_seed(struct argp_state *state, const char *name, char *arg, void *out)
+{
+    *(uint64_t *)out = (uint64_t)take_number(state, name, arg, 0, 9007199254740992.0);
+}
+
 static error_t
 parse_sampling(int key, char *arg, struct argp_state *state)
 {
     struct trainer *t = state->input;
+    const struct take rows[] = {
+        TAKE_INPUT(t),
+        TAKE_TEXT('e', &t->endpoint_url),
+        TAKE_TEXT(OPT_KEY, &t->endpoint_key),
+        TAKE_TEXT('M', &t->model),
+        TAKE_INT('c', &t->concurrency, 1, 64),
+        TAKE_NUMBER(OPT_TEMPERATURE, &t->temperature, 0, 10),
+        TAKE_NUMBER(OPT_TOP_P, &t->top_p, 0, 1),
+        TAKE_INT(OPT_MAX_TOKENS, &t->max_tokens, 1, 1000000),
+        TAKE_NUMBER(OPT_TIMEOUT, &t->timeout_s, 1, 86400),
+        TAKE_INT(OPT_ATTEMPTS, &t->attempts, 1, 100),
+        TAKE_CALL(OPT_SEED, take_seed, &t->seed),
+        TAKE_FLAG(OPT_PLAIN, &t->is_plain),
+        TAKE_FLAG(OPT_LOGPROBS, &t->wants_logprobs),
+        TAKE_FLAG(OPT_COMPLETIONS, &t->is_completions),
+    };
 
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = t;
-        return 0;
-    case 'e':
-        t->endpoint_url = arg;
-        return 0;
-    case OPT_KEY:
-        t->endpoint_key = arg;
-        return 0;
-    case 'M':
-        t->model = arg;
-        return 0;
-    case 'c':
-        t->concurrency = option_int(state, "--concurrency", arg, 1, 64);
-        return 0;
-    case OPT_TEMPERATURE:
-        t->temperature = option_number(state, "--temperature", arg, 0, 10);
-        return 0;
-    case OPT_TOP_P:
-        t->top_p = option_number(state, "--top-p", arg, 0, 1);
-        return 0;
-    case OPT_MAX_TOKENS:
-        t->max_tokens = option_int(state, "--max-tokens", arg, 1, 1000000);
-        return 0;
-    case OPT_TIMEOUT:
-        t->timeout_s = option_number(state, "--timeout", arg, 1, 86400);
-        return 0;
-    case OPT_ATTEMPTS:
-        t->attempts = option_int(state, "--attempts", arg, 1, 100);
-        return 0;
-    case OPT_SEED:
-        t->seed = (uint64_t)option_number(state, "--seed", arg, 0, 9007199254740992.0);
-        return 0;
-    case OPT_PLAIN:
-        t->is_plain = true;
-        return 0;
-    case OPT_LOGPROBS:
-        t->wants_logprobs = true;
-        return 0;
-    case OPT_COMPLETIONS:
-        t->is_chat = false;
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    return take(rows, ARRAY_LEN(rows), key, arg, state);
 }
 
 static const struct argp_option sampling_options[] = {
@@ -243,19 +193,13 @@ static error_t
 parse_tasks(int key, char *arg, struct argp_state *state)
 {
     struct task_options *o = state->input;
-    switch (key) {
-    case 't':
-        o->path = arg;
-        return 0;
-    case 'l':
-        o->level = option_int(state, "--level", arg, 0, 4);
-        return 0;
-    case 'm':
-        o->most = option_int(state, "--max-tasks", arg, 0, 1000000);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    const struct take rows[] = {
+        TAKE_TEXT('t', &o->path),
+        TAKE_INT('l', &o->level, 0, 4),
+        TAKE_INT('m', &o->most, 0, 1000000),
+    };
+
+    return take(rows, ARRAY_LEN(rows), key, arg, state);
 }
 
 static const struct argp_option task_option_table[] = {
@@ -283,15 +227,15 @@ task_options_load(const struct task_options *o, uint64_t seed, struct task_set *
 enum { OPT_POLICY = 640, OPT_UNTIL, OPT_TURNS };
 
 void
-option_reward(struct argp_state *state, const char *name, const char *text, json_t *into)
+option_reward(struct argp_state *state, const char *name, char *arg, void *into)
 {
     struct reward_spec spec;
     struct json_fault fault;
     AUTO_JSON json_t *given =
-        text[0] == '{' ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : json_pack("{s:s}", "kind", text);
+        arg[0] == '{' ? json_loads(arg, JSON_REJECT_DUPLICATES, NULL) : json_pack("{s:s}", "kind", arg);
 
     if (!given)
-        argp_error(state, "%s: \"%s\" is no JSON", name, text);
+        argp_error(state, "%s: \"%s\" is no JSON", name, arg);
     else if (reward_spec_read(given, "", &spec, &fault) != 0)
         argp_error(state, "%s%s: %s", name, fault.pointer, fault.text);
     else
@@ -302,25 +246,15 @@ static error_t
 parse_round(int key, char *arg, struct argp_state *state)
 {
     struct round_options *o = state->input;
-    switch (key) {
-    case 'n':
-        o->samples = option_int(state, "--samples", arg, 1, 256);
-        return 0;
-    case OPT_TURNS:
-        o->turns = option_int(state, "--turns", arg, 1, 16);
-        return 0;
-    case OPT_POLICY:
-        o->policy = option_policy(state, "--policy", arg);
-        return 0;
-    case OPT_UNTIL:
-        o->until = option_word(state, "--until", arg, OPTION_STAGES);
-        return 0;
-    case 'r':
-        option_reward(state, "--reward", arg, o->reward);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    const struct take rows[] = {
+        TAKE_INT('n', &o->samples, 1, 256),
+        TAKE_INT(OPT_TURNS, &o->turns, 1, 16),
+        TAKE_CALL(OPT_POLICY, option_policy, &o->policy),
+        TAKE_CALL(OPT_UNTIL, option_until, &o->until),
+        TAKE_CALL('r', option_reward, o->reward),
+    };
+
+    return take(rows, ARRAY_LEN(rows), key, arg, state);
 }
 
 static const struct argp_option round_option_table[] = {

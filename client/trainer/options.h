@@ -9,6 +9,7 @@
 #include <jansson.h>
 
 #include "client/trainer/tasks.h"
+#include "common/take.h"
 
 /* --tasks, --level, --max-tasks. The command's own defaults are put in first. */
 struct task_options {
@@ -25,19 +26,11 @@ int task_options_load(const struct task_options *o, uint64_t seed, struct task_s
  */
 extern const struct argp round_options_argp;
 
-/* The value of an option, or argp_error(). */
-int option_int(struct argp_state *state, const char *name, const char *text, int low, int high);
-double option_number(struct argp_state *state, const char *name, const char *text, double low, double high);
-/* One of the words of list, which are between commas; ends the program with 2 before anything is asked of a service. */
-const char *option_word(struct argp_state *state, const char *name, const char *text, const char *list);
-/* A policy, as policy_parse() reads it: text, once it can be read. */
-const char *option_policy(struct argp_state *state, const char *name, const char *text);
-/* A run's name: a part of a file's name, and so without a slash. */
-const char *option_name(struct argp_state *state, const char *name, const char *text);
-#define OPTION_POLICIES "strict,hybrid,kernelbench"
-#define OPTION_STAGES "ast,compile,tiny,full,timing"
-/* A reward's kind, or its specification as JSON: put into `into`. */
-void option_reward(struct argp_state *state, const char *name, const char *text, json_t *into);
+/* Values of TAKE_CALL(): each ends the program with 2 before anything is asked of a service. */
+take_cb option_policy; /* const char **: as policy_parse() reads it */
+take_cb option_until;  /* const char **: a stage */
+take_cb option_name;   /* const char **: a run's; a part of a file's name, and so without a slash */
+take_cb option_reward; /* json_t *, an object to fill: a kind, or a specification as JSON */
 
 /* Explain an error on stderr: the exit status for it. */
 int trainer_failed(const struct error *err);

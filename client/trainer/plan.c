@@ -15,44 +15,40 @@
 enum { OPT_CURRICULUM = 704, OPT_MIX, OPT_HELD_OUT };
 
 /* "--curriculum adarft": argp does not pass the next word to an option whose argument is optional. */
-static char *
-next_kind(struct argp_state *state)
+static void
+take_kind(struct argp_state *state, const char *name, char *arg, void *out)
 {
-    char *next = state->next < state->argc ? state->argv[state->next] : NULL;
-    if (!next || *next == '-')
-        return NULL;
-    state->next++;
-    return next;
+    struct plan_options *o = out;
+    enum curriculum_kind kind;
+    struct error err;
+
+    if (!arg && state->next < state->argc && state->argv[state->next][0] != '-')
+        arg = state->argv[state->next++];
+    o->kind = arg ? arg : curriculum_name(CURRICULUM_STEPPED);
+    if (curriculum_kind_of(o->kind, &kind, &err) != 0)
+        argp_error(state, "%s: %s", name, err.text);
+}
+
+static void
+take_mix(struct argp_state *state, const char *name, char *arg, void *out)
+{
+    *(int *)out = (int)lround(100 * take_number(state, name, arg, 0, 1));
 }
 
 static error_t
 parse(int key, char *arg, struct argp_state *state)
 {
     struct plan_options *o = state->input;
-    enum curriculum_kind kind;
-    struct error err;
-    switch (key) {
-    case OPT_CURRICULUM:
-        arg = arg ? arg : next_kind(state);
-        o->kind = arg ? arg : curriculum_name(CURRICULUM_STEPPED);
-        if (curriculum_kind_of(o->kind, &kind, &err) != 0)
-            argp_error(state, "--curriculum: %s", err.text);
-        return 0;
-    case OPT_MIX:
-        o->percent = (int)lround(100 * option_number(state, "--mix", arg, 0, 1));
-        o->has_mix = true;
-        return 0;
-    case OPT_HELD_OUT:
-        o->held_out = arg;
-        return 0;
-    case ARGP_KEY_END:
-        if (!o->kind && (o->has_mix || o->held_out))
-            argp_error(state, "--%s is a curriculum's: give --curriculum, too",
-                       o->has_mix ? "mix" : "held-out");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    const struct take rows[] = {
+        TAKE_CALL(OPT_CURRICULUM, take_kind, o),
+        TAKE_CALL(OPT_MIX, take_mix, &o->percent),
+        TAKE_FLAG(OPT_MIX, &o->has_mix),
+        TAKE_TEXT(OPT_HELD_OUT, &o->held_out),
+    };
+
+    if (key == ARGP_KEY_END && !o->kind && (o->has_mix || o->held_out))
+        argp_error(state, "--%s is a curriculum's: give --curriculum, too", o->has_mix ? "mix" : "held-out");
+    return take(rows, ARRAY_LEN(rows), key, arg, state);
 }
 
 static const struct argp_option table[] = {

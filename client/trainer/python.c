@@ -14,6 +14,7 @@
 #include "client/trainer/trainer.h"
 #include "common/auto.h"
 #include "common/policy.h"
+#include "common/program.h"
 
 /* The value of the last --NAME=VALUE, --NAME VALUE or -L VALUE; NULL: there is none. */
 static const char *
@@ -67,8 +68,8 @@ static const char pipeline[] = "import sys\n"
 static const char *
 python_of(int argc, char **argv)
 {
-    const char *named = option_in(argc, argv, "python", 0), *set = getenv("TRAINER_PYTHON");
-    return named ? named : set && *set ? set : "python3";
+    const char *named = option_in(argc, argv, "python", 0);
+    return named ? named : program_environment("TRAINER_PYTHON", "python3");
 }
 
 /* Become a Python program; it finds this one by TRAINER_PROGRAM. Returns only where that cannot be. */

@@ -79,8 +79,7 @@ answer_is_correct(json_t *answer)
 bool
 answer_is_cancelled(json_t *answer)
 {
-    const char *state = json_string_value(json_object_get(json_object_get(answer, "verdict"), "state"));
-    return state && strcmp(state, "cancelled") == 0;
+    return text_is(json_object_get(answer, "verdict"), "state", "cancelled");
 }
 
 bool
@@ -160,13 +159,6 @@ difference(json_t *a, json_t *b)
     return NULL;
 }
 
-static const char *
-text_of(json_t *object, const char *key)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-    return text ? text : "none";
-}
-
 /* A model that has moved is the same model; what a checkpoint's weights are stands in the same place, and is compared. */
 static void
 allow_move(struct round *r, json_t *record)
@@ -188,42 +180,41 @@ check_header(struct round *r, json_t *record)
     const char *key = difference(r->header, record);
     const char *part = key ? difference(json_object_get(r->header, key), json_object_get(record, key)) : NULL;
     if (key && strcmp(key, "prompt") == 0)
-        r->header_rc = error_set(&r->header_err, ERR_INPUT,
-                                 "%.100s was begun with the prompt %.19s, and this trainer's is %.19s: name "
-                                 "another run",
-                                 r->options->journal, text_of(record, key), text_of(r->header, key));
+        r->header_rc =
+            error_set(&r->header_err, ERR_INPUT,
+                      "%.100s was begun with the prompt %.19s, and this trainer's is %.19s: name "
+                      "another run",
+                      r->options->journal, text_or(record, key, "none"), text_or(r->header, key, "none"));
     else if (key)
         r->header_rc = error_set(
             &r->header_err, ERR_INPUT,
             "%.100s is of another run: its \"%s\" differs%s%s. Name another one, or go on as it was begun",
             r->options->journal, key, part ? " in " : "", part ? part : "");
-    const char *run = json_string_value(json_object_get(record, "run"));
-    snprintf(r->run, sizeof(r->run), "%s", run ? run : "");
+    snprintf(r->run, sizeof(r->run), "%s", text_or(record, "run", ""));
 }
 
 static void
 replay_cb(void *arg, json_t *record)
 {
     struct round *r = arg;
-    const char *event = json_string_value(json_object_get(record, "event"));
+    const char *event = text_or(record, "event", "");
     struct work *w = find_work(r, json_string_value(json_object_get(record, "task")));
     json_int_t turn = json_integer_value(json_object_get(record, "turn"));
 
-    if (event && strcmp(event, "begin") == 0) {
+    if (strcmp(event, "begin") == 0) {
         check_header(r, record);
         json_decref(r->header);
         r->header = NULL; /* it is there */
         return;
     }
-    if (!event || !w || turn < 0 || turn >= r->options->turns)
+    if (!w || turn < 0 || turn >= r->options->turns)
         return;
     struct turn *at = &w->turns[turn];
     if (strcmp(event, "sampled") == 0) {
         json_decref(at->answers);
         at->answers = json_incref(json_object_get(record, "answers"));
     } else if (strcmp(event, "posted") == 0) {
-        const char *group = json_string_value(json_object_get(record, "group"));
-        snprintf(at->group, sizeof(at->group), "%s", group ? group : "");
+        snprintf(at->group, sizeof(at->group), "%s", text_or(record, "group", ""));
     } else if (strcmp(event, "judged") == 0) {
         json_decref(at->verdicts);
         at->verdicts = json_incref(json_object_get(record, "verdicts"));
@@ -261,12 +252,12 @@ conversation(struct work *w, const char *policy, int turn, size_t sample)
     for (int i = 0; messages && i < turn; i++) {
         json_t *answer = json_array_get(w->turns[i].answers, sample);
         json_t *verdict = json_array_get(w->turns[i].verdicts, sample);
-        const char *text = json_string_value(json_object_get(json_object_get(verdict, "feedback"), "text"));
         AUTO_BUFFER struct buffer said = BUFFER_INIT;
         buffer_printf(
             &said,
             "A verifier has judged your answer. %.*s\n\nAnswer with an improved `%s` in one python block.",
-            FEEDBACK_MAX, text ? text : "It could not be judged.", wanted);
+            FEEDBACK_MAX, text_or(json_object_get(verdict, "feedback"), "text", "It could not be judged."),
+            wanted);
         json_array_append_new(messages, json_pack("{s:s, s:O}", "role", "assistant", "content",
                                                   json_object_get(answer, "text")));
         json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "user", "content", said.data));
@@ -553,8 +544,7 @@ is_decided(const struct round *r, const struct turn *at)
         return false;
     json_array_foreach(at->verdicts, i, verdict)
     {
-        const char *why = json_string_value(json_object_get(verdict, "cancel_reason"));
-        if (why && strcmp(why, "group_decided") == 0)
+        if (text_is(verdict, "cancel_reason", "group_decided"))
             return true;
         n += !json_object_get(verdict, "duplicate_of") && verdict_is_correct(verdict);
     }
@@ -581,8 +571,7 @@ has_infra(json_t *verdicts)
 
     json_array_foreach(verdicts, i, verdict)
     {
-        const char *class_ = json_string_value(json_object_get(verdict, "class"));
-        if (class_ && strcmp(class_, "infra") == 0)
+        if (text_is(verdict, "class", "infra"))
             return true;
     }
     return false;

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "common/embed.h"
+#include "common/json.h"
+#include "common/words.h"
 
 EMBED_TEXT(finetune_settings, "client/python/finetune/settings.json");
 EMBED_TEXT(finetune_layout, "client/python/finetune/layout.json");
@@ -21,31 +23,11 @@ settings_layout(void)
     return json_loads(finetune_layout, 0, NULL);
 }
 
-static const char *
-text_of(json_t *row, const char *key)
-{
-    const char *text = json_string_value(json_object_get(row, key));
-    return text ? text : "";
-}
-
-/* Is word one of those in list, between spaces? */
-static bool
-has_word(const char *list, const char *word)
-{
-    size_t size = strlen(word);
-    for (const char *at = list; size && *at; at += strcspn(at, " ")) {
-        at += strspn(at, " ");
-        if (strncmp(at, word, size) == 0 && (at[size] == ' ' || at[size] == '\0'))
-            return true;
-    }
-    return false;
-}
-
 bool
 settings_concern(json_t *row, const char *method)
 {
-    const char *methods = text_of(row, "methods");
-    return strcmp(methods, "all") == 0 || has_word(methods, method);
+    const char *methods = text_or(row, "methods", "");
+    return strcmp(methods, "all") == 0 || words_have(methods, " ", method, strlen(method));
 }
 
 json_t *
@@ -58,8 +40,8 @@ settings_default(json_t *row, const char *method)
 static int
 put_number(json_t *values, json_t *row, const char *text, struct error *err)
 {
-    const char *name = text_of(row, "name");
-    bool is_int = strcmp(text_of(row, "type"), "int") == 0;
+    const char *name = text_or(row, "name", "");
+    bool is_int = strcmp(text_or(row, "type", ""), "int") == 0;
     double low = json_number_value(json_object_get(row, "min"));
     double high = json_number_value(json_object_get(row, "max"));
     char *end;
@@ -74,7 +56,7 @@ put_number(json_t *values, json_t *row, const char *text, struct error *err)
 int
 settings_put(json_t *values, json_t *row, const char *text, struct error *err)
 {
-    const char *name = text_of(row, "name"), *type = text_of(row, "type");
+    const char *name = text_or(row, "name", ""), *type = text_or(row, "type", "");
 
     if (strcmp(type, "int") == 0 || strcmp(type, "float") == 0)
         return put_number(values, row, text, err);
@@ -85,9 +67,9 @@ settings_put(json_t *values, json_t *row, const char *text, struct error *err)
         json_object_set_new(values, name, json_boolean(is_true));
         return 0;
     }
-    if (strcmp(type, "choice") == 0 && !has_word(text_of(row, "choices"), text))
-        return error_set(err, ERR_INPUT, "%s takes one of %s, not \"%.60s\"", name, text_of(row, "choices"),
-                         text);
+    if (strcmp(type, "choice") == 0 && !words_have(text_or(row, "choices", ""), " ", text, strlen(text)))
+        return error_set(err, ERR_INPUT, "%s takes one of %s, not \"%.60s\"", name,
+                         text_or(row, "choices", ""), text);
     json_t *value = json_string(text);
     if (!value)
         return error_set(err, ERR_INPUT, "%s is not UTF-8", name);

@@ -18,6 +18,7 @@
 #include "client/trainer/settings.h"
 #include "client/trainer/trainer.h"
 #include "common/auto.h"
+#include "common/program.h"
 
 struct train {
     struct trainer *trainer;
@@ -66,16 +67,16 @@ is_by_reward(const char *method)
 
 /* Refuses here a value that the daemon would refuse at the first step. */
 static void
-put_setting(struct train *t, json_t *row, const char *text, struct argp_state *state)
+put_setting(struct train *t, json_t *row, char *text, struct argp_state *state)
 {
-    const char *name = json_string_value(json_object_get(row, "name"));
+    const char *name = json_string_value(json_object_get(row, "name")), *until;
     AUTO_JSON json_t *reward = json_object();
     struct error err = { 0 };
 
     if (strcmp(name, "reward") == 0)
         option_reward(state, "--reward", text, reward);
     if (strcmp(name, "until") == 0)
-        option_word(state, "--until", text, OPTION_STAGES);
+        option_until(state, "--until", text, &until);
     if (settings_put(t->values, row, text, &err) != 0)
         argp_error(state, "%s", err.text);
 }
@@ -113,47 +114,40 @@ check_samples(const struct train *t, struct argp_state *state)
             "--samples=1 leaves nothing to compare an answer with: more, or reinforce with --baseline=none");
 }
 
+static void
+take_preset(struct argp_state *state, const char *name, char *arg, void *out)
+{
+    struct train *t = out;
+
+    if (strcmp(t->method, "sft") == 0 && strcmp(arg, "bestofn") == 0)
+        t->method = "bestofn";
+    else if (strcmp(t->method, "reinforce") == 0 && strcmp(arg, "plain") == 0)
+        t->preset = "plain";
+    else
+        argp_error(state, "%s: there are bestofn, of sft, and plain, of reinforce", name);
+}
+
 static error_t
 parse(int key, char *arg, struct argp_state *state)
 {
     struct train *t = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = t->trainer;
-        state->child_inputs[1] = &t->tasks;
-        return 0;
-    case OPT_PRESET:
-        if (strcmp(t->method, "sft") == 0 && strcmp(arg, "bestofn") == 0)
-            t->method = "bestofn";
-        else if (strcmp(t->method, "reinforce") == 0 && strcmp(arg, "plain") == 0)
-            t->preset = "plain";
-        else
-            argp_error(state, "--preset: there are bestofn, of sft, and plain, of reinforce");
-        return 0;
-    case ARGP_KEY_END:
+    const struct take rows[] = {
+        TAKE_INPUT(t->trainer),
+        TAKE_INPUT(&t->tasks),
+        TAKE_CALL(OPT_PRESET, take_preset, t),
+        TAKE_TEXT(OPT_PYTHON, &t->python),
+        TAKE_INT(OPT_GPUS, &t->gpus, 1, 1024),
+        TAKE_TEXT(OPT_ACCELERATE, &t->accelerate_config),
+        TAKE_CALL(OPT_POLICY, option_policy, &t->policy),
+        TAKE_FLAG(OPT_PRINT, &t->is_printed),
+    };
+
+    if (key == ARGP_KEY_END)
         check_samples(t, state);
-        return 0;
-    case OPT_PYTHON:
-        t->python = arg;
-        return 0;
-    case OPT_GPUS:
-        t->gpus = option_int(state, "--gpus", arg, 1, 1024);
-        return 0;
-    case OPT_ACCELERATE:
-        t->accelerate_config = arg;
-        return 0;
-    case OPT_POLICY:
-        t->policy = option_policy(state, "--policy", arg);
-        return 0;
-    case OPT_PRINT:
-        t->is_printed = true;
-        return 0;
-    default:
-        if (key < OPT_FIRST || key >= OPT_FIRST + (int)json_array_size(t->table))
-            return ARGP_ERR_UNKNOWN;
-        put_setting(t, json_array_get(t->table, (size_t)(key - OPT_FIRST)), arg, state);
-        return 0;
-    }
+    if (key < OPT_FIRST || key >= OPT_FIRST + (int)json_array_size(t->table))
+        return take(rows, ARRAY_LEN(rows), key, arg, state);
+    put_setting(t, json_array_get(t->table, (size_t)(key - OPT_FIRST)), arg, state);
+    return 0;
 }
 
 static const struct argp_child by_data[] = { { &trainer_common_argp, 0, NULL, -1 }, { 0 } };
@@ -256,37 +250,16 @@ add_tasks(struct train *t, json_t *request, struct error *err)
     return rc;
 }
 
-/* ../lib/verifierd of this program's own directory: where the package `finetune` is. */
-static int
-package_home(char path[PATH_MAX], struct error *err)
-{
-    char program[PATH_MAX - 32], module[PATH_MAX + 32];
-    ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 1);
-    if (n < 0)
-        return error_set(err, ERR_SYS, "cannot find this program's own directory");
-    program[n] = '\0';
-    for (int i = 0; i < 2; i++) {
-        char *slash = strrchr(program, '/');
-        if (slash)
-            *slash = '\0';
-    }
-    snprintf(path, PATH_MAX, "%s/lib/verifierd", program);
-    snprintf(module, sizeof(module), "%s/finetune/__main__.py", path);
-    if (access(module, R_OK) != 0)
-        return error_set(err, ERR_SYS, "%s is not there: install it with the program", module);
-    return 0;
-}
-
 int
 finetune_environment(struct error *err)
 {
-    char home[PATH_MAX];
+    char home[PATH_MAX], module[PATH_MAX];
     AUTO_FREE char *all = NULL;
-    const char *before = getenv("PYTHONPATH");
-    int rc = package_home(home, err);
-    if (rc != 0)
-        return rc;
-    if (asprintf(&all, "%s%s%s", home, before && *before ? ":" : "", before ? before : "") < 0)
+    const char *before = program_environment("PYTHONPATH", "");
+    if (!program_beside("../lib/verifierd", home) ||
+        !program_beside("../lib/verifierd/finetune/__main__.py", module))
+        return error_set(err, ERR_SYS, "the package finetune is not there: install it with the program");
+    if (asprintf(&all, "%s%s%s", home, *before ? ":" : "", before) < 0)
         return error_set(err, ERR_NOMEM, "out of memory");
     setenv("PYTHONPATH", all, 1);
     setenv("PYTHONSAFEPATH", "1", 1); /* not what lies in the working directory */
@@ -393,11 +366,10 @@ static int
 train_command(struct trainer *trainer, const char *method, int argc, char **argv)
 {
     AUTO_JSON json_t *table = settings_table(), *values = json_object(), *layout = settings_layout();
-    const char *python = getenv("TRAINER_PYTHON");
     struct train t = { .trainer = trainer,
                        .tasks = { .level = 0, .most = 0 },
                        .method = method,
-                       .python = python && *python ? python : "python3",
+                       .python = program_environment("TRAINER_PYTHON", "python3"),
                        .gpus = 1,
                        .table = table,
                        .values = values };

@@ -36,7 +36,7 @@ struct trainer {
     const char *endpoint_name;             /* written to a journal in place of the URL; NULL: the URL */
     const char *endpoint_key;              /* NULL: none */
     const char *model;
-    bool is_chat; /* /chat/completions, else /completions */
+    bool is_completions; /* /completions, else /chat/completions */
     double temperature, top_p;
     int max_tokens;
     double timeout_s;    /* of one request to the endpoint */

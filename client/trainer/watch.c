@@ -19,6 +19,7 @@
 #include "common/auto.h"
 #include "common/buffer.h"
 #include "common/clock.h"
+#include "common/program.h"
 
 #define ANSWER_MAX 65536
 #define AWS_URL "http://169.254.169.254"
@@ -54,37 +55,19 @@ static error_t
 parse(int key, char *arg, struct argp_state *state)
 {
     struct watch *w = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = w->trainer;
-        return 0;
-    case OPT_PID:
-        w->pid = option_int(state, "--pid", arg, 2, 1 << 30);
-        return 0;
-    case OPT_CLOUDS:
-        w->clouds = arg;
-        return 0;
-    case OPT_EVERY:
-        w->every_s = option_number(state, "--every", arg, 0.05, 3600);
-        return 0;
-    case OPT_GRACE:
-        w->grace_s = option_number(state, "--grace", arg, 0, 86400);
-        return 0;
-    case OPT_REMOTE:
-        w->remote = arg;
-        return 0;
-    case OPT_AWS:
-        w->aws = arg;
-        return 0;
-    case OPT_GCP:
-        w->gcp = arg;
-        return 0;
-    case OPT_AZURE:
-        w->azure = arg;
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    const struct take rows[] = {
+        TAKE_INPUT(w->trainer),
+        TAKE_INT(OPT_PID, &w->pid, 2, 1 << 30),
+        TAKE_TEXT(OPT_CLOUDS, &w->clouds),
+        TAKE_NUMBER(OPT_EVERY, &w->every_s, 0.05, 3600),
+        TAKE_NUMBER(OPT_GRACE, &w->grace_s, 0, 86400),
+        TAKE_TEXT(OPT_REMOTE, &w->remote),
+        TAKE_TEXT(OPT_AWS, &w->aws),
+        TAKE_TEXT(OPT_GCP, &w->gcp),
+        TAKE_TEXT(OPT_AZURE, &w->azure),
+    };
+
+    return take(rows, ARRAY_LEN(rows), key, arg, state);
 }
 
 static const struct argp_child children[] = { { &trainer_common_argp, 0, NULL, -1 }, { 0 } };
@@ -93,7 +76,7 @@ static const struct argp argp = {
 };
 
 static size_t
-take_cb(char *data, size_t size, size_t n, void *to)
+bytes_cb(char *data, size_t size, size_t n, void *to)
 {
     struct buffer *into = to;
     return into->size + size * n <= ANSWER_MAX && buffer_append(into, data, size * n) == 0 ? size * n : 0;
@@ -117,7 +100,7 @@ ask(struct watch *w, const char *method, const char *base, const char *path, con
     curl_easy_setopt(w->curl, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(w->curl, CURLOPT_CONNECTTIMEOUT, 2L);
     curl_easy_setopt(w->curl, CURLOPT_TIMEOUT, 5L);
-    curl_easy_setopt(w->curl, CURLOPT_WRITEFUNCTION, take_cb);
+    curl_easy_setopt(w->curl, CURLOPT_WRITEFUNCTION, bytes_cb);
     curl_easy_setopt(w->curl, CURLOPT_WRITEDATA, out);
     if (curl_easy_perform(w->curl) == CURLE_OK)
         curl_easy_getinfo(w->curl, CURLINFO_RESPONSE_CODE, &status);
@@ -258,8 +241,8 @@ leave(struct watch *w, const struct notice *found)
 static const char *
 url_of(const char *variable, const char *before, const char *otherwise, char out[256])
 {
-    const char *value = getenv(variable);
-    if (!value || !*value)
+    const char *value = program_environment(variable, NULL);
+    if (!value)
         return otherwise;
     snprintf(out, 256, "%s%.240s", before, value);
     return out;
