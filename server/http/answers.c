@@ -246,16 +246,11 @@ exchange_page_text(struct exchange *x, struct buffer *items, const char *next)
 {
     AUTO_BUFFER struct buffer text = BUFFER_INIT;
     const char *quote = next ? "\"" : "";
-    size_t size;
-    char *bytes = NULL;
 
-    if (buffer_add(&text, "{\"items\":[") == 0 && buffer_append(&text, items->data, items->size) == 0 &&
-        buffer_printf(&text, "],\"next\":%s%s%s}", quote, next ? next : "null", quote) == 0)
-        bytes = buffer_take(&text, &size);
+    bool is_whole = buffer_add(&text, "{\"items\":[") == 0 &&
+                    buffer_append(&text, items->data, items->size) == 0 &&
+                    buffer_printf(&text, "],\"next\":%s%s%s}", quote, next ? next : "null", quote) == 0;
     buffer_release(items);
-    if (bytes)
-        exchange_set_bytes(x, 200, "application/json", bytes, size);
-    else
-        exchange_set_json(x, 200, NULL); /* responds that there was no memory */
+    exchange_set_text(x, 200, "application/json", is_whole ? &text : NULL);
     send_page(x, next);
 }

@@ -221,7 +221,7 @@ load(const struct compat_job *job, struct compat_item *item, struct store_reader
 
     item->state = COMPAT_UNFINISHED;
     int rc = reader_get_answer(r, item->id, &client, &verdict, err);
-    AUTO_JSON json_t *whole = verdict ? json_loads(verdict, JSON_ALLOW_NUL, NULL) : NULL;
+    AUTO_JSON json_t *whole = json_of(verdict);
     json_decref(item->verdict);
     item->verdict = whole ? disclosure_view(whole) : NULL;
     if (!item->verdict)
@@ -236,9 +236,7 @@ load(const struct compat_job *job, struct compat_item *item, struct store_reader
 static bool
 is_inconclusive(const struct compat_item *item)
 {
-    const char *outcome =
-        json_string_value(json_object_get(json_object_get(item->verdict, "timing"), "outcome"));
-    return outcome && strcmp(outcome, "inconclusive") == 0;
+    return text_is(json_object_get(item->verdict, "timing"), "outcome", "inconclusive");
 }
 
 /* True: the client is to come again, and the next try is judged anew. */
@@ -630,8 +628,7 @@ name_found(struct exchange *x, struct exchange_read *call)
     AUTO_JSON json_t *shown =
         q->seen.n > 0 ? funnel_show_submission(x->http->funnel, &q->seen.rows[0], q->seen.task_name, &err)
                       : NULL;
-    const char *text = json_string_value(json_object_get(shown, "state"));
-    q->found(x, &q->item, text ? text : "queued");
+    q->found(x, &q->item, text_or(shown, "state", "queued"));
 }
 
 static void

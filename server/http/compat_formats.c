@@ -100,8 +100,7 @@ component(const struct compat_item *item, const char *name)
 static const char *
 feedback_of(const struct compat_item *item)
 {
-    const char *text = json_string_value(json_object_get(json_object_get(item->verdict, "feedback"), "text"));
-    return text ? text : "";
+    return text_or(json_object_get(item->verdict, "feedback"), "text", "");
 }
 
 /* {"error","code"}: clients that look at the status alone. */
@@ -456,19 +455,17 @@ kernelgym_read_one(struct compat_job *job, json_t *request, const char *base, st
         return ERR_INPUT;
     if (json_string_length(id) < 1 || json_string_length(id) > 100)
         return json_refuse_at(fault, base, "task_id", "must be between 1 and 100 characters");
-    const char *model = json_string_value(get(request, "entry_point"));
-    model = model ? model : "Model";
+    const char *model = text_or(request, "entry_point", "Model");
     if (expect_word(request, base, "toolkit", kernelbench, fault) != 0 ||
         expect_word(request, base, "backend_adapter", kernelbench, fault) != 0 ||
         expect_word(request, base, "workflow", kernelbench, fault) != 0 ||
         expect_word(request, base, "backend", triton, fault) != 0)
         return ERR_INPUT;
-    const char *priority = json_string_value(get(request, "priority"));
     snprintf(entry, sizeof(entry), "%.200sNew", model);
-    json_t *body = json_pack("{s:{s:O, s:s}, s:O, s:s, s:s, s:{s:O}}", "reference", "source", reference,
-                             "entry_point", model, "candidate", code, "entry_point", entry, "priority",
-                             priority && strcmp(priority, "high") == 0 ? "interactive" : "batch", "metadata",
-                             "task_id", id);
+    json_t *body =
+        json_pack("{s:{s:O, s:s}, s:O, s:s, s:s, s:{s:O}}", "reference", "source", reference, "entry_point",
+                  model, "candidate", code, "entry_point", entry, "priority",
+                  text_is(request, "priority", "high") ? "interactive" : "batch", "metadata", "task_id", id);
     if (is_false(request, "measure_performance") || is_false(request, "run_performance"))
         json_object_set_new(body, "until", json_string("full"));
     struct compat_item *item = compat_add(job, body, json_incref(id), fault);

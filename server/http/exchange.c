@@ -73,18 +73,37 @@ exchange_text_of(json_t *document)
 }
 
 static void
-set_document(struct exchange *x, unsigned status, const char *type, json_t *document)
+set_failed(struct exchange *x)
 {
     static const char failed[] =
         "{\"type\":\"urn:verifierd:problem:internal\",\"status\":500,\"code\":\"internal\","
         "\"title\":\"The daemon failed\",\"detail\":\"no memory for the answer\","
         "\"retryable\":true}";
+
+    exchange_set_static(x, 500, "application/problem+json", failed, sizeof(failed) - 1);
+}
+
+static void
+set_document(struct exchange *x, unsigned status, const char *type, json_t *document)
+{
     char *text = exchange_text_of(document);
 
     if (text)
         exchange_set_bytes(x, status, type, text, strlen(text));
     else
-        exchange_set_static(x, 500, "application/problem+json", failed, sizeof(failed) - 1);
+        set_failed(x);
+}
+
+void
+exchange_set_text(struct exchange *x, unsigned status, const char *type, struct buffer *text)
+{
+    size_t size;
+    char *bytes = text ? buffer_take(text, &size) : NULL;
+
+    if (bytes)
+        exchange_set_bytes(x, status, type, bytes, size);
+    else
+        set_failed(x);
 }
 
 void

@@ -46,17 +46,11 @@ struct export
 
 /* --- rows --- */
 
-static json_t *
-parsed(const char *text)
-{
-    return text ? json_loads(text, JSON_ALLOW_NUL, NULL) : NULL;
-}
-
 /* Of a submission that has no verdict: what was asked, and how far it is. */
 static json_t *
 unfinished(const struct submission_row *row)
 {
-    AUTO_JSON json_t *request = parsed(row->request);
+    AUTO_JSON json_t *request = json_of(row->request);
     const char *const as_asked[] = { "until", "entry_point", "metadata", "flags" };
 
     json_t *out = json_pack("{s:s, s:s?, s:s, s:s?, s:s, s:s, s:s, s:i, s:o, s:O?}", "id", row->id, "group",
@@ -87,7 +81,7 @@ add_source(struct export *e, const struct submission_row *row, json_t *out)
 static int
 add_row(struct export *e, const struct submission_row *row)
 {
-    AUTO_JSON json_t *document = row->verdict ? parsed(row->verdict) : unfinished(row);
+    AUTO_JSON json_t *document = row->verdict ? json_of(row->verdict) : unfinished(row);
 
     if (!document)
         return error_set(&e->err, ERR_STORE, "the verdict of %s cannot be read", row->id);

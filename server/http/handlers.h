@@ -6,7 +6,7 @@
 
 exchange_cb task_add, task_list, task_show, task_rename, task_remove;
 exchange_cb submission_add, submission_list, submission_show, submission_cancel, submission_source,
-    submission_answer, submission_log, submission_timing, submission_plan;
+    submission_answer, submission_log, submission_part;
 exchange_cb group_add, group_list, group_show, group_cancel;
 exchange_cb trend_show, failure_list, leaderboard_list, leader_list;
 exchange_cb node_list;

@@ -33,6 +33,7 @@
 #define IDLE_MS 60000
 #define KEY_MIN 16
 #define KEY_MAX 256
+#define SIGNATURE_SIZE 64
 
 struct notice {
     struct notice *prev, *next;
@@ -108,9 +109,9 @@ notices_check(const struct notices *n, const char *url, struct error *err)
 
 /* --- the message --- */
 
-void
-notices_sign(const char *key, const char *id, int64_t seconds, const char *body,
-             char out[NOTICE_SIGNATURE_SIZE])
+/* Of the Standard Webhooks: "v1," and the base64 of HMAC-SHA256(key, "ID.SECONDS.BODY"). */
+static void
+sign(const char *key, const char *id, int64_t seconds, const char *body, char out[SIGNATURE_SIZE])
 {
     unsigned char sum[crypto_auth_hmacsha256_BYTES];
     crypto_auth_hmacsha256_state state;
@@ -122,7 +123,7 @@ notices_sign(const char *key, const char *id, int64_t seconds, const char *body,
     crypto_auth_hmacsha256_update(&state, (const unsigned char *)body, strlen(body));
     crypto_auth_hmacsha256_final(&state, sum);
     memcpy(out, "v1,", 3);
-    sodium_bin2base64(out + 3, NOTICE_SIGNATURE_SIZE - 3, sum, sizeof(sum), sodium_base64_VARIANT_ORIGINAL);
+    sodium_bin2base64(out + 3, SIGNATURE_SIZE - 3, sum, sizeof(sum), sodium_base64_VARIANT_ORIGINAL);
 }
 
 static bool
@@ -139,13 +140,13 @@ add_header(struct notice *w, const char *name, const char *value)
 static bool
 write_request(const struct notices *n, struct notice *w)
 {
-    char seconds[24], signature[NOTICE_SIGNATURE_SIZE];
+    char seconds[24], signature[SIGNATURE_SIZE];
     int64_t now_s = clock_wall_ms() / 1000;
 
     snprintf(w->body, sizeof(w->body),
              "{\"type\":\"group.ended\",\"timestamp\":\"%s\",\"data\":{\"id\":\"%s\"}}", w->ended, w->group);
     snprintf(seconds, sizeof(seconds), "%lld", (long long)now_s);
-    notices_sign(n->key, w->group, now_s, w->body, signature);
+    sign(n->key, w->group, now_s, w->body, signature);
     return add_header(w, "Content-Type", "application/json") && add_header(w, "webhook-id", w->group) &&
            add_header(w, "webhook-timestamp", seconds) && add_header(w, "webhook-signature", signature);
 }

@@ -13,7 +13,6 @@
 
 #define NOTICE_URL_MAX 2000
 #define NOTICE_WAITING_MAX 1000 /* notices that are not delivered; more are dropped */
-#define NOTICE_SIGNATURE_SIZE 64
 
 struct notices;
 
@@ -34,9 +33,5 @@ struct notices_counts {
     uint64_t delivered, failed, waiting; /* failed: all tries were in vain, or there were too many */
 };
 void notices_count(struct notices *n, struct notices_counts *out);
-
-/* Of the Standard Webhooks: "v1," and the base64 of HMAC-SHA256(key, "ID.SECONDS.BODY"). Pure. */
-void notices_sign(const char *key, const char *id, int64_t seconds, const char *body,
-                  char out[NOTICE_SIGNATURE_SIZE]);
 
 #endif

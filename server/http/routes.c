@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/words.h"
 #include "server/http/asset.h"
 #include "server/http/access.h"
 #include "server/http/compat.h"
@@ -29,8 +30,8 @@ static const struct route routes[] = {
     { "GET", "v1/submissions/{}/source", "", MAY_LOOK, false, false, submission_source },
     { "GET", "v1/submissions/{}/answer", "", MAY_LOOK, false, false, submission_answer },
     { "GET", "v1/submissions/{}/log", "", MAY_LOOK, false, false, submission_log },
-    { "GET", "v1/submissions/{}/timing", "", MAY_LOOK, false, false, submission_timing },
-    { "GET", "v1/submissions/{}/plan", "", MAY_LOOK, false, false, submission_plan },
+    { "GET", "v1/submissions/{}/timing", "", MAY_LOOK, false, false, submission_part },
+    { "GET", "v1/submissions/{}/plan", "", MAY_LOOK, false, false, submission_part },
     { "GET", "v1/submissions/{}/events", "wait view", MAY_LOOK, false, false, submission_events },
     { "GET", "v1/submissions/{}/bundle", "", MAY_READ, false, false, submission_bundle },
     { "POST", "v1/replays", "wait", SCOPE_ADMIN, true, false, replay_add },
@@ -133,16 +134,6 @@ refuse_method(struct exchange *x, const char *method)
     exchange_send(x);
 }
 
-static bool
-is_word_of(const char *words, const char *word)
-{
-    size_t size = strlen(word);
-    for (const char *at = words; size && (at = strstr(at, word)); at += size)
-        if ((at == words || at[-1] == ' ') && (at[size] == ' ' || !at[size]))
-            return true;
-    return false;
-}
-
 const struct route *
 route_find(struct exchange *x, const char *method)
 {
@@ -165,9 +156,10 @@ route_find(struct exchange *x, const char *method)
         x->route_number = (size_t)(found - routes);
     x->refuse = compat_is(found) ? compat_problem_set : NULL; /* a refusal from here on is in its manner */
     for (size_t i = 0; i < x->target.pairs_count; i++) {
-        if (is_word_of(found->query, x->target.pairs[i].name))
+        const char *name = x->target.pairs[i].name;
+        if (words_have(found->query, " ", name, strlen(name)))
             continue;
-        exchange_bad_parameter(x, x->target.pairs[i].name, "is not a parameter here");
+        exchange_bad_parameter(x, name, "is not a parameter here");
         return NULL;
     }
     return found;

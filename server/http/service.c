@@ -285,18 +285,12 @@ static void
 show_status(struct exchange *x)
 {
     AUTO_BUFFER struct buffer text = BUFFER_INIT;
-    size_t size;
 
     if (!access_sees_detail(x)) {
         exchange_json(x, 200, status_view(x->http));
         return;
     }
-    char *bytes = print_status(x->http, &text) ? buffer_take(&text, &size) : NULL;
-    if (!bytes) {
-        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the answer");
-        return;
-    }
-    exchange_set_bytes(x, 200, "application/json", bytes, size);
+    exchange_set_text(x, 200, "application/json", print_status(x->http, &text) ? &text : NULL);
     exchange_send(x);
 }
 
@@ -341,16 +335,11 @@ show_metrics(struct exchange *x)
 {
     AUTO_BUFFER struct buffer text = BUFFER_INIT;
     AUTO_JSON json_t *status = status_document(x->http);
-    size_t size;
 
     if (status)
         json_object_set_new(json_object_get(status, "http"), "durations", durations(x->http));
-    if (!status || metrics_write(status, &text) != 0) {
-        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the answer");
-        return;
-    }
-    char *bytes = buffer_take(&text, &size);
-    exchange_set_bytes(x, 200, METRICS_TYPE, bytes, size);
+    bool is_whole = status && metrics_write(status, &text) == 0;
+    exchange_set_text(x, 200, METRICS_TYPE, is_whole ? &text : NULL);
     exchange_send(x);
 }
 

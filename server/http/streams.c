@@ -103,6 +103,17 @@ state_json(const struct stream *s, const struct event *event)
                      "attempts", is_detail ? json_integer(event->attempts) : json_null());
 }
 
+/* A stored verdict as this stream shows it. Given; NULL: there is none, or no memory. */
+static json_t *
+verdict_json(const struct stream *s, const char *text)
+{
+    json_t *document = json_of(text);
+
+    if (document)
+        document = access_view(s->exchange, document);
+    return document && s->is_brief ? submission_brief(document) : document;
+}
+
 /* The document is made when a stream sends the event, so that no document is made without a reader. */
 static void
 write_recorded(struct stream *s, const struct event *event)
@@ -114,11 +125,7 @@ write_recorded(struct stream *s, const struct event *event)
         document = state_json(s, event);
         break;
     case EVENT_VERDICT:
-        document = event->verdict ? json_loads(event->verdict, JSON_ALLOW_NUL, NULL) : NULL;
-        if (document)
-            document = access_view(s->exchange, document);
-        if (document && s->is_brief)
-            document = submission_brief(document);
+        document = verdict_json(s, event->verdict);
         break;
     case EVENT_GROUP:
         document = json_pack("{s:s, s:s?}", "id", event->group, "client", event->client);
@@ -257,19 +264,6 @@ verdict_read_cb(void *arg, struct store_reader *r)
     q->rc = seen_read(r, q->id, &q->seen, &q->err);
 }
 
-/* A verdict that is stored and has no place in the ring: its event has no id. */
-static void
-write_stored(struct stream *s, const char *verdict)
-{
-    json_t *document = json_loads(verdict, JSON_ALLOW_NUL, NULL);
-
-    if (document)
-        document = access_view(s->exchange, document);
-    if (document && s->is_brief)
-        document = submission_brief(document);
-    write_document(s, NULL, "verdict", document);
-}
-
 static void
 verdict_done_cb(void *arg)
 {
@@ -277,7 +271,8 @@ verdict_done_cb(void *arg)
     const char *verdict = q->rc == 0 ? q->seen.rows[0].verdict : NULL;
 
     if (q->stream && verdict) {
-        write_stored(q->stream, verdict);
+        /* It has no place in the ring, and so its event has no id. */
+        write_document(q->stream, NULL, "verdict", verdict_json(q->stream, verdict));
         q->stream->is_finished |= q->stream->subject == SUBJECT_SUBMISSION;
     } else if (q->stream && q->rc != 0) {
         q->stream->is_gap = true;

@@ -16,14 +16,18 @@
 
 /* --- one submission --- */
 
+struct look;
+typedef int more_fn(struct look *l, struct store_reader *r, struct error *err);
+typedef void found_fn(struct exchange *x, struct look *l);
+
 /* What a route reads of the submission in its address. */
 struct look {
     struct exchange_read call;
     char id[ID_SIZE];
     struct seen seen;
     struct buffer text; /* its source, or its captured output */
-    const char *part;   /* static: of a verdict */
-    void (*found)(struct exchange *x, struct look *l);
+    more_fn *more;
+    found_fn *found;
 };
 
 static void
@@ -45,7 +49,7 @@ read_row(struct exchange_read *call, struct store_reader *r, struct error *err)
 
     if (rc == 0 && !exchange_read_sees(call, l->seen.rows[0].client))
         rc = error_set(err, ERR_NOTFOUND, "another client's");
-    return rc;
+    return rc == 0 && l->more ? l->more(l, r, err) : rc;
 }
 
 static void
@@ -57,15 +61,12 @@ answer_found(struct exchange *x, struct exchange_read *call)
     l->found(x, l);
 }
 
-typedef int read_fn(struct exchange_read *call, struct store_reader *r, struct error *err);
-
-/* Go on with `found` when `read` has read the submission called id; part may be NULL. */
+/* Go on with `found` when the submission called id has been read, and what `more` reads of it (NULL: nothing). */
 static void
-look(struct exchange *x, const char *id, read_fn *read, const char *part,
-     void (*found)(struct exchange *x, struct look *l))
+look(struct exchange *x, const char *id, more_fn *more, found_fn *found)
 {
-    const struct exchange_read call = {
-        .read = read, .answer = answer_found, .free = free_look, .what = "such submission"
+    static const struct exchange_read call = {
+        .read = read_row, .answer = answer_found, .free = free_look, .what = "such submission"
     };
 
     if (!id_is_valid(id)) {
@@ -76,7 +77,7 @@ look(struct exchange *x, const char *id, read_fn *read, const char *part,
     if (!l)
         return;
     snprintf(l->id, sizeof(l->id), "%s", id);
-    l->part = part;
+    l->more = more;
     l->found = found;
     exchange_read(x, &l->call);
 }
@@ -89,7 +90,7 @@ set_verdict(struct exchange *x, char *verdict)
         exchange_set_bytes(x, 200, "application/json", verdict, strlen(verdict));
         return;
     }
-    json_t *document = json_loads(verdict, JSON_ALLOW_NUL, NULL);
+    json_t *document = json_of(verdict);
     free(verdict);
     exchange_set_json(x, 200, document ? access_view(x, document) : NULL);
 }
@@ -131,13 +132,13 @@ found_added(struct exchange *x, struct look *l)
 static void
 answer_show(struct exchange *x)
 {
-    look(x, x->id, read_row, NULL, found_show);
+    look(x, x->id, NULL, found_show);
 }
 
 static void
 answer_added(struct exchange *x)
 {
-    look(x, x->id, read_row, NULL, found_added);
+    look(x, x->id, NULL, found_added);
 }
 
 /* Held if the request says so; a submission that has ended will not change any more, and is not read a second time. */
@@ -153,7 +154,7 @@ found_first(struct exchange *x, struct look *l)
 void
 submission_show(struct exchange *x)
 {
-    look(x, x->target.segments[2], read_row, NULL, found_first);
+    look(x, x->target.segments[2], NULL, found_first);
 }
 
 /* {"id","state","links"}: as of its acceptance, so that a replay of the response is the same. */
@@ -202,14 +203,9 @@ submission_add(struct exchange *x)
 }
 
 static int
-read_bundle(struct exchange_read *call, struct store_reader *r, struct error *err)
+read_bundle(struct look *l, struct store_reader *r, struct error *err)
 {
-    struct look *l = (struct look *)call;
-    int rc = read_row(call, r, err);
-
-    if (rc == 0)
-        rc = bundle_read(r, &l->seen.rows[0], &call->document, err);
-    return rc;
+    return bundle_read(r, &l->seen.rows[0], &l->call.document, err);
 }
 
 static void
@@ -226,7 +222,7 @@ found_bundle(struct exchange *x, struct look *l)
 void
 submission_bundle(struct exchange *x)
 {
-    look(x, x->target.segments[2], read_bundle, NULL, found_bundle);
+    look(x, x->target.segments[2], read_bundle, found_bundle);
 }
 
 static void
@@ -266,56 +262,35 @@ found_cancel(struct exchange *x, struct look *l)
 void
 submission_cancel(struct exchange *x)
 {
-    look(x, x->target.segments[2], read_row, NULL, found_cancel);
+    look(x, x->target.segments[2], NULL, found_cancel);
 }
 
 /* Source and log are text for people and programs, never to be run or rendered by a browser. */
 static void
 answer_text(struct exchange *x, struct buffer *text)
 {
-    size_t size = text->size;
-    char *bytes = buffer_take(text, NULL);
-
-    if (bytes)
-        exchange_set_bytes(x, 200, "text/plain; charset=utf-8", bytes, size);
-    else
-        exchange_set_static(x, 200, "text/plain; charset=utf-8", "", 0);
+    exchange_set_text(x, 200, "text/plain; charset=utf-8", text);
     exchange_tag(x);
     exchange_header(x, "Content-Security-Policy", "sandbox; default-src 'none'");
     exchange_send(x);
 }
 
 static int
-read_source(struct exchange_read *call, struct store_reader *r, struct error *err)
+read_source(struct look *l, struct store_reader *r, struct error *err)
 {
-    struct look *l = (struct look *)call;
-    int rc = read_row(call, r, err);
-
-    if (rc == 0)
-        rc = reader_get_source(r, l->seen.rows[0].source_hash, &l->text, err);
-    return rc;
+    return reader_get_source(r, l->seen.rows[0].source_hash, &l->text, err);
 }
 
 static int
-read_log(struct exchange_read *call, struct store_reader *r, struct error *err)
+read_log(struct look *l, struct store_reader *r, struct error *err)
 {
-    struct look *l = (struct look *)call;
-    int rc = read_row(call, r, err);
-
-    if (rc == 0)
-        rc = reader_get_log(r, l->id, &l->text, err);
-    return rc;
+    return reader_get_log(r, l->id, &l->text, err);
 }
 
 static int
-read_answer(struct exchange_read *call, struct store_reader *r, struct error *err)
+read_answer(struct look *l, struct store_reader *r, struct error *err)
 {
-    struct look *l = (struct look *)call;
-    int rc = read_row(call, r, err);
-
-    if (rc == 0)
-        rc = reader_get_completion(r, l->id, &l->text, err);
-    return rc;
+    return reader_get_completion(r, l->id, &l->text, err);
 }
 
 static void
@@ -327,13 +302,13 @@ found_text(struct exchange *x, struct look *l)
 void
 submission_source(struct exchange *x)
 {
-    look(x, x->target.segments[2], read_source, NULL, found_text);
+    look(x, x->target.segments[2], read_source, found_text);
 }
 
 void
 submission_answer(struct exchange *x)
 {
-    look(x, x->target.segments[2], read_answer, NULL, found_text);
+    look(x, x->target.segments[2], read_answer, found_text);
 }
 
 /* The output of a refused candidate would show how far it got, which is not disclosed. */
@@ -342,7 +317,7 @@ may_have_log(const struct exchange *x, const struct submission_row *row)
 {
     if (access_sees_detail(x))
         return true;
-    AUTO_JSON json_t *verdict = row->verdict ? json_loads(row->verdict, JSON_ALLOW_NUL, NULL) : NULL;
+    AUTO_JSON json_t *verdict = json_of(row->verdict);
     return row->state == SUBMISSION_DONE && verdict && !disclosure_is_refused(verdict);
 }
 
@@ -358,25 +333,33 @@ found_log(struct exchange *x, struct look *l)
 void
 submission_log(struct exchange *x)
 {
-    look(x, x->target.segments[2], read_log, NULL, found_log);
+    look(x, x->target.segments[2], read_log, found_log);
 }
 
-/* {"id","task","task_name","state","class","env"} and one part more: of the verdict, or of the state so far. */
+/* The verdict, or the state so far, as the caller may have it. Given; NULL, with err filled: it cannot be read. */
+static json_t *
+present(const struct exchange *x, const struct seen *seen, struct error *err)
+{
+    const struct submission_row *row = &seen->rows[0];
+    json_t *whole = row->verdict ? json_of(row->verdict)
+                                 : funnel_show_submission(x->http->funnel, row, seen->task_name, err);
+
+    return whole ? access_view(x, whole) : NULL;
+}
+
+/* {"id","task","task_name","state","class","env"} and the part that is the last word of the address. */
 static void
 found_part(struct exchange *x, struct look *l)
 {
-    const char *const keys[] = { "id", "task", "task_name", "state", "class", "env", l->part };
-    const struct submission_row *row = &l->seen.rows[0];
+    const char *part = x->target.segments[3];
+    const char *const keys[] = { "id", "task", "task_name", "state", "class", "env", part };
     struct error err = { 0 };
 
-    AUTO_JSON json_t *whole = row->verdict
-                                  ? json_loads(row->verdict, JSON_ALLOW_NUL, NULL)
-                                  : funnel_show_submission(x->http->funnel, row, l->seen.task_name, &err);
+    AUTO_JSON json_t *whole = present(x, &l->seen, &err);
     if (!whole) {
-        exchange_error(x, &err, l->part);
+        exchange_error(x, &err, part);
         return;
     }
-    whole = access_view(x, whole);
     json_t *out = json_object();
     for (size_t i = 0; i < ARRAY_LEN(keys); i++)
         json_object_set_new(out, keys[i], get_or_null(whole, keys[i]));
@@ -385,16 +368,11 @@ found_part(struct exchange *x, struct look *l)
     exchange_send(x);
 }
 
+/* Its timing, or its plan. */
 void
-submission_timing(struct exchange *x)
+submission_part(struct exchange *x)
 {
-    look(x, x->target.segments[2], read_row, "timing", found_part);
-}
-
-void
-submission_plan(struct exchange *x)
-{
-    look(x, x->target.segments[2], read_row, "plan", found_part);
+    look(x, x->target.segments[2], NULL, found_part);
 }
 
 /* --- lists --- */
@@ -447,7 +425,7 @@ list_brief_cb(void *arg, const char *id, const char *brief, const char *verdict)
 {
     struct list_read *l = arg;
     struct list_item *item = &l->items[l->n++];
-    AUTO_JSON json_t *whole = verdict ? json_loads(verdict, JSON_ALLOW_NUL, NULL) : NULL;
+    AUTO_JSON json_t *whole = json_of(verdict);
     AUTO_FREE char *made = whole ? brief_text(whole) : NULL;
     const char *text = brief ? brief : made;
 
@@ -464,7 +442,7 @@ list_row_cb(void *arg, const struct submission_row *row)
     struct list_item *item = &l->items[l->n++];
 
     memcpy(item->id, row->id, sizeof(item->id));
-    item->document = row->verdict ? json_loads(row->verdict, JSON_ALLOW_NUL, NULL) : NULL;
+    item->document = json_of(row->verdict);
     return true;
 }
 
@@ -510,26 +488,16 @@ read_list(struct exchange_read *call, struct store_reader *r, struct error *err)
     return rc;
 }
 
-/* The caller's view of a submission without a verdict; NULL: it cannot be read. Given. */
-static json_t *
-present(const struct exchange *x, const struct list_item *item)
-{
-    const struct submission_row *row = &item->seen.rows[0];
-    struct error err = { 0 };
-    json_t *whole = row->verdict ? json_loads(row->verdict, JSON_ALLOW_NUL, NULL)
-                                 : funnel_show_submission(x->http->funnel, row, item->seen.task_name, &err);
-
-    return whole ? access_view(x, whole) : NULL;
-}
-
 static json_t *
 write_documents(struct exchange *x, struct list_read *l)
 {
     json_t *out = json_array();
+    struct error err = { 0 };
 
     for (size_t i = 0; i < l->n; i++) {
         struct list_item *item = &l->items[i];
-        json_t *whole = item->document ? access_view(x, ptr_take(&item->document)) : present(x, item);
+        json_t *whole =
+            item->document ? access_view(x, ptr_take(&item->document)) : present(x, &item->seen, &err);
         if (whole)
             json_array_append_new(out, l->is_brief ? submission_brief(whole) : whole);
     }
@@ -539,11 +507,12 @@ write_documents(struct exchange *x, struct list_read *l)
 static int
 write_texts(const struct exchange *x, const struct list_read *l, struct buffer *out)
 {
+    struct error err = { 0 };
     int rc = 0;
 
     for (size_t i = 0, at = 0; i < l->n && rc == 0; at += l->items[i++].size) {
         const struct list_item *item = &l->items[i];
-        AUTO_JSON json_t *now = item->size > 0 ? NULL : present(x, item);
+        AUTO_JSON json_t *now = item->size > 0 ? NULL : present(x, &item->seen, &err);
         AUTO_FREE char *made = now ? brief_text(now) : NULL;
         if (item->size == 0 && !made)
             continue;
