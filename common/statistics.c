@@ -295,8 +295,9 @@ stats_told_speedup(const double *reference, const double *candidate, size_t n, s
     return 0;
 }
 
-double
-stats_half_width(const struct stats_speedup *s)
+/* Half the width of the paired interval on the logarithmic scale: 0.01 is about 1 % on either side. */
+static double
+half_width_of(const struct stats_speedup *s)
 {
     return log(s->hi / s->lo) / 2;
 }
@@ -318,7 +319,7 @@ stats_stop(const struct stats_rule *rule, const double *reference, const double 
         int code = stats_paired_speedup(reference, candidate, n, seed, &s);
         if (code != 0)
             return code;
-        if (stats_half_width(&s) < rule->narrow)
+        if (half_width_of(&s) < rule->narrow)
             *out = STATS_NARROW;
     }
     if (*out == STATS_GO_ON && is_spent)
@@ -339,7 +340,7 @@ stats_judge(const double *reference, const double *candidate, size_t n, double s
     int code = stats_paired_speedup(reference, candidate, n, seed, &s);
     if (code != 0)
         return code;
-    *half_width = stats_half_width(&s);
+    *half_width = half_width_of(&s);
     if (stats_median(reference, n) < smallest)
         *out = STATS_TOO_SMALL;
     else if (*half_width <= wide)

@@ -50,8 +50,6 @@ int stats_paired_speedup(const double *reference, const double *candidate, size_
                          struct stats_speedup *out);
 /* The same as it is reported: seed STATS_SEED, and both intervals wider by STATS_BETWEEN. */
 int stats_told_speedup(const double *reference, const double *candidate, size_t n, struct stats_speedup *out);
-/* Half the width of the paired interval on the logarithmic scale: 0.01 is about 1 % on either side. */
-double stats_half_width(const struct stats_speedup *s);
 
 /* --- when to stop, and what to call it --- */
 
