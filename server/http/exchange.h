@@ -62,7 +62,7 @@ struct caller {
 };
 
 struct route {
-    const char *method; /* "GET" (HEAD too), "POST", "DELETE" */
+    const char *method; /* "GET" (HEAD too), "POST", "PATCH", "DELETE" */
     const char *path;   /* "v1/tasks/{}" */
     const char *query;  /* the parameters it knows, separated by spaces */
     unsigned scopes;    /* a caller needs one of them; 0: open to all */

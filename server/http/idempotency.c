@@ -11,7 +11,7 @@
  * stored in the transaction that stores the submissions, so after a crash
  * either both are there or neither is. The store is asked for the key first.
  * If it has none, the key is in progress until the submissions are stored: it
- * is a row of a table of the engine, and another request with the same key
+ * is among the running keys (running_keys.h), and another request with the same key
  * gets 409 meanwhile. The row is removed when the funnel answers, also when
  * the client has left by then. For two concurrent requests, here or at two
  * daemons, the store takes the key once: the second is refused

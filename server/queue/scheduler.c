@@ -363,9 +363,9 @@ next_for_device(struct scheduler *q)
 }
 
 static bool
-has_reference(const struct device_worker *l, const struct scheduler_job *job)
+has_reference(const struct device_worker *w, const struct scheduler_job *job)
 {
-    return device_worker_has_reference(l, job->reference);
+    return device_worker_has_reference(w, job->reference);
 }
 
 /* Another device worker that holds its reference, one that is free if there is; NULL: none does. */
@@ -375,13 +375,13 @@ where_resident(const struct scheduler *q, const struct device_worker *but, const
     const struct device_worker *found = NULL;
 
     for (int i = 0; i < q->n_device_workers; i++) {
-        const struct device_worker *l = q->device_workers[i];
-        enum device_state state = device_worker_state(l);
-        if (l == but || (state != DEVICE_IDLE && state != DEVICE_BUSY) || !has_reference(l, job))
+        const struct device_worker *w = q->device_workers[i];
+        enum device_state state = device_worker_state(w);
+        if (w == but || (state != DEVICE_IDLE && state != DEVICE_BUSY) || !has_reference(w, job))
             continue;
         if (state == DEVICE_IDLE)
-            return l;
-        found = l;
+            return w;
+        found = w;
     }
     return found;
 }
@@ -391,19 +391,19 @@ where_resident(const struct scheduler *q, const struct device_worker *but, const
  * or the next.
  */
 static struct scheduler_job *
-placed(const struct scheduler *q, const struct device_worker *l, struct scheduler_job *first)
+placed(const struct scheduler *q, const struct device_worker *w, struct scheduler_job *first)
 {
     if (q->n_device_workers == 1 || first->is_registration || scheduler_is_isolated(q, first) ||
-        has_reference(l, first))
+        has_reference(w, first))
         return first;
-    const struct device_worker *where = where_resident(q, l, first);
+    const struct device_worker *where = where_resident(q, w, first);
     if (!where)
         return first;
     if (device_worker_state(where) == DEVICE_IDLE)
         return NULL;
     struct fair_turn *t = first->turn.next;
     for (int i = 0; t && i < LOOK_BEHIND && first->overtaken < OVERTAKEN_MOST; i++, t = t->next)
-        if (!t->is_registration && has_reference(l, job_of(t))) {
+        if (!t->is_registration && has_reference(w, job_of(t))) {
             first->overtaken++;
             return job_of(t);
         }
@@ -412,15 +412,15 @@ placed(const struct scheduler *q, const struct device_worker *l, struct schedule
 
 /* True: a job was given the device worker. */
 static bool
-give(struct scheduler *q, struct device_worker *l)
+give(struct scheduler *q, struct device_worker *w)
 {
-    if (device_worker_state(l) != DEVICE_IDLE)
+    if (device_worker_state(w) != DEVICE_IDLE)
         return false;
-    struct scheduler_job *next = next_for_device(q), *job = next ? placed(q, l, next) : NULL;
+    struct scheduler_job *next = next_for_device(q), *job = next ? placed(q, w, next) : NULL;
     if (!job)
         return false;
     take_device(q, job);
-    q->ops->place(q->arg, job, l);
+    q->ops->place(q->arg, job, w);
     return true;
 }
 

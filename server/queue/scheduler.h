@@ -52,7 +52,7 @@ struct scheduler_ops {
     enum scheduler_prepared (*prepare)(void *arg, struct scheduler_job *job);
     void (*begin)(void *arg, struct scheduler_job *job); /* it has a CPU slot */
     void (*place)(void *arg, struct scheduler_job *job,
-                  struct device_worker *l); /* it has a device, whose worker is idle */
+                  struct device_worker *w); /* it has a device, whose worker is idle */
     void (*kicked)(void *arg); /* at the end of each scheduler_kick(): every job that can run runs */
 };
 

@@ -76,10 +76,10 @@ attempt_read_row(struct attempt *j, struct submission_row *row, struct error *er
 void
 attempt_release_documents(struct attempt *j)
 {
-    json_t **const owned[] = { &j->request,  &j->policy_json, &j->error, &j->flags,
-                               &j->kernels,  &j->compiled,    &j->claim, &j->tiny,
-                               &j->full,     &j->timing,      &j->env,   &j->result,
-                               &j->baseline, &j->untraced,    &j->plan,  &j->sanitize };
+    json_t **const owned[] = { &j->request,  &j->policy_json, &j->error,  &j->flags,
+                               &j->kernels,  &j->compiled,    &j->report, &j->tiny,
+                               &j->full,     &j->timing,      &j->env,    &j->result,
+                               &j->baseline, &j->untraced,    &j->plan,   &j->sanitize };
 
     for (size_t i = 0; i < ARRAY_LEN(owned); i++)
         json_decref(ptr_take(owned[i]));

@@ -61,8 +61,8 @@ struct attempt {
 
     json_t *flags;    /* array of strings */
     json_t *kernels;  /* names of the jitted functions, from the syntax tree */
-    json_t *compiled; /* the findings of `inspect` */
-    json_t *claim;    /* the report of the compile child */
+    json_t *compiled; /* the findings of `inspect` or `build` */
+    json_t *report;   /* of the compile child */
     char *generality;
     json_t *tiny, *full, *timing; /* the referee's details */
     json_t *env;                  /* versions and GPU of the workers that judged it */
@@ -78,7 +78,7 @@ struct attempt {
     int plan_fd;                   /* memfd: what the candidate's trace wrote down, a claim; -1: none */
     int images_fd;                 /* memfd: the same, checked, with its kernels' images; -1: none */
     bool is_traced;   /* the compile child was asked for a plan: otherwise one that it sends is ignored */
-    bool is_live;     /* no plan could be made of it: no speed is credited */
+    bool is_live;     /* no plan could be made of it: no speed is credited but by `credit_untraced` */
     json_t *untraced; /* then: {"type","text","line"} of why, or NULL */
     json_t *plan;     /* else: its summary, for the verdict; NULL: there is none */
     bool is_carried;  /* the stages without a device were passed on another node, in these milliseconds */

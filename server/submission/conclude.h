@@ -22,7 +22,7 @@ void submission_fill_cancelled(struct submission *s); /* frees what the attempt 
 void submission_concluded(struct submission *s);
 /*
  * The same with the verdict that another got: verdict is the document as it is for this one. s has what
- * submission_read_attempt() gave it. 0 or ERR_NOMEM, and nothing has changed then.
+ * attempt_read_row() gave it. 0 or ERR_NOMEM, and nothing has changed then.
  */
 int submission_conclude_as(struct submission *s, const struct submission_row *from, json_t *verdict);
 /* Back to the queue's head. gives_back: the attempt was cut short by us and does not count. */

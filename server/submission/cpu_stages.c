@@ -24,13 +24,13 @@
 
 /*
  * The two stages that need no device, each in children of a zygote that serve one submission: `ast`, whose child only
- * reads the source; then `compile`, first a child that runs the candidate's module, of which only error texts are
- * believed. Where candidates are judged by their plan, that child traces the module, and a second one checks the plan
+ * reads the source; then `compile`, first a child that runs the candidate's module, which is believed
+ * for its own failure, four flags and the number of its kernels, and never for a cheat. Where candidates are judged by their plan, that child traces the module, and a second one checks the plan
  * and compiles its kernels from the source's text (`build`). Else, and where either reports that this cannot be done, a
  * child compiles what the module launches, and another inspects the files that it left (`inspect`).
  */
 
-/* Largest size of a plan (server/harness/shared/plan.py) and of one with its images (executor/archive.py), in bytes. */
+/* Largest size of a plan (server/harness/shared/plan.py) and of one with its images (server/harness/executor/archive.py), in bytes. */
 #define PLAN_MAX (16LL << 20)
 #define IMAGES_MAX (1LL << 30)
 
@@ -351,18 +351,19 @@ compile_ended(struct submission *s, const struct child_end *end)
     struct error err = { 0 };
     char from[SCRATCH_PATH_SIZE + 8];
 
-    json_decref(ptr_take(&j->claim));
-    j->claim = ptr_take(&j->result);
-    if (j->plan_fd >= 0 && text_is(j->claim, "outcome", "pass")) {
+    json_decref(ptr_take(&j->report));
+    j->report = ptr_take(&j->result);
+    if (j->plan_fd >= 0 && text_is(j->report, "outcome", "pass")) {
         drop_child(j);
         return begin_build(s);
     }
     /* A child that claims success and sent no plan is treated as one that reports that there is none. */
-    if (j->is_traced && (text_is(j->claim, "outcome", "untraced") || text_is(j->claim, "outcome", "pass"))) {
+    if (j->is_traced &&
+        (text_is(j->report, "outcome", "untraced") || text_is(j->report, "outcome", "pass"))) {
         drop_child(j);
-        return go_live(s, json_object_get(j->claim, "error"));
+        return go_live(s, json_object_get(j->report, "error"));
     }
-    if (!json_is_string(json_object_get(j->claim, "outcome"))) {
+    if (!json_is_string(json_object_get(j->report, "outcome"))) {
         drop_child(j);
         return stage_decided(OUTCOME_FAIL, failure_by_end(s, end), 0, 1);
     }
@@ -444,8 +445,8 @@ count_compiled(const struct attempt *j)
 static int
 count_wanted(const struct attempt *j, int compiled)
 {
-    size_t told = json_array_size(json_object_get(j->claim, "kernels")) +
-                  json_array_size(json_object_get(j->claim, "unreached"));
+    size_t told = json_array_size(json_object_get(j->report, "kernels")) +
+                  json_array_size(json_object_get(j->report, "unreached"));
     size_t named = json_array_size(j->kernels);
     int wanted = (int)(told < named ? told : named);
     return wanted > compiled ? wanted : compiled;
@@ -454,18 +455,18 @@ count_wanted(const struct attempt *j, int compiled)
 static struct stage_end
 decide_compile(struct submission *s)
 {
-    /* It is a claim of the child: it may set these flags alone, and none of another stage. */
+    /* Its child may set these flags alone, and none of another stage. */
     static const char *const claimed[] = { "compile_deferred", "no_launch", "autotune_bounded",
                                            "launcher_not_built", NULL };
     struct attempt *j = s->attempt;
-    bool is_pass = text_is(j->claim, "outcome", "pass");
-    json_t *flags = json_object_get(j->claim, "flags"), *error = json_object_get(j->claim, "error");
+    bool is_pass = text_is(j->report, "outcome", "pass");
+    json_t *flags = json_object_get(j->report, "flags"), *error = json_object_get(j->report, "error");
     int done = count_compiled(j), of = count_wanted(j, done);
 
     for (const char *const *flag = claimed; *flag; flag++)
         if (json_has_text(flags, *flag))
             attempt_add_flag(j, *flag);
-    if (json_array_size(json_object_get(j->claim, "unreached")) > 0 || json_has_text(flags, "no_launch"))
+    if (json_array_size(json_object_get(j->report, "unreached")) > 0 || json_has_text(flags, "no_launch"))
         attempt_add_flag(j, "compile_deferred");
     if (is_pass && done == 0 && strcmp(j->policy.name, "kernelbench") != 0 &&
         !json_has_text(j->flags, "compile_deferred")) {
@@ -476,7 +477,7 @@ decide_compile(struct submission *s)
     } else if (is_pass) {
         return stage_decided(OUTCOME_PASS, CLASS_NONE, done, of);
     } else {
-        enum verdict_class class_ = reported_class(j->claim, STAGE_COMPILE, CLASS_IMPORT);
+        enum verdict_class class_ = reported_class(j->report, STAGE_COMPILE, CLASS_IMPORT);
         if (class_info(class_)->is_cheat) /* its own process does not say that: trusted ones find it */
             class_ = CLASS_IMPORT;
         failure_by_error(j, class_, json_is_object(error) ? error : NULL, "the module could not be compiled");

@@ -22,8 +22,8 @@
 #include "server/workers/device_worker.h"
 
 /*
- * The stages on a device: `tiny`, `full`, `timing`. One process of the candidate's serves all three, and what a stage
- * found is what the referee reports of it.
+ * The stages on a device: `tiny`, `full`, `timing`. One process of the candidate's serves all three, but where
+ * the referee asks for another one, and what a stage found is what the referee reports of it.
  */
 
 /* The referee keeps a shorter one (server/harness/executor/sanitize.py). */

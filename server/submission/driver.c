@@ -136,7 +136,7 @@ begin_claimed(struct submission *s, struct loading *l)
     int64_t now_ns = clock_monotonic_ns();
 
     s->attempts = s->claim.attempts;
-    s->is_claimed = false; /* a look may have claimed it again while it was read */
+    s->is_claimed = false; /* node.c may have claimed it again while it was read */
     if (s->claim.cancel >= CANCEL_ORDER(CANCEL_ASKED) && s->claim.cancel <= CANCEL_ORDER(CANCEL_DECIDED)) {
         s->is_cancelled = true;
         s->cancel_reason = (enum cancel_reason)(s->claim.cancel - 1);
@@ -216,7 +216,7 @@ claimed_cb(void *arg, int code, const struct error *err)
 {
     struct submission *s = arg;
     struct funnel *f = s->funnel;
-    /* It was claimed by another write at the same time: this claim was refused for that alone. */
+    /* It was claimed by another write (node.c) at the same time: this claim was refused for that alone. */
     if (code == ERR_CONFLICT && s->is_claimed)
         code = 0;
     s->is_claimed = s->is_claimed && code != 0;
@@ -262,12 +262,12 @@ driver_begin(struct submission *s)
 }
 
 void
-driver_place(struct submission *s, struct device_worker *l)
+driver_place(struct submission *s, struct device_worker *w)
 {
     submission_count_attempt(s, true);
     submission_move(s, EVENT_DEVICE);
     note_wait(s, STAGE_TINY, clock_monotonic_ns());
-    struct stage_end end = device_stages_open(s, l, stage_ended);
+    struct stage_end end = device_stages_open(s, w, stage_ended);
     stage_ended(s, &end);
 }
 

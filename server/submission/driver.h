@@ -11,6 +11,6 @@ struct submission;
 /* It has a CPU slot, and submission_make_attempt() was called: it is claimed first, or once more. */
 void driver_begin(struct submission *s);
 /* It was ready and gets a device, whose worker is idle. */
-void driver_place(struct submission *s, struct device_worker *l);
+void driver_place(struct submission *s, struct device_worker *w);
 
 #endif

@@ -53,11 +53,11 @@
 /* --- devices --- */
 
 static void
-idle_cb(void *arg, struct device_worker *l)
+idle_cb(void *arg, struct device_worker *w)
 {
     struct funnel *f = arg;
 
-    (void)l;
+    (void)w;
     scheduler_kick(f->scheduler);
 }
 
@@ -67,9 +67,9 @@ add_device_workers(struct funnel *f, const struct devices *devices, struct error
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < devices->n; i++) {
-        struct device_worker **l = &f->device_workers[f->n_device_workers];
+        struct device_worker **w = &f->device_workers[f->n_device_workers];
         rc = device_worker_new(f->loop, f->config, f->uids, f->cgroups, f->norms, &devices->all[i], idle_cb,
-                               f, l, err);
+                               f, w, err);
         f->n_device_workers += rc == 0;
     }
     return rc;
@@ -218,13 +218,13 @@ begin(void *arg, struct scheduler_job *job)
 }
 
 static void
-place(void *arg, struct scheduler_job *job, struct device_worker *l)
+place(void *arg, struct scheduler_job *job, struct device_worker *w)
 {
     (void)arg;
     if (job->is_registration)
-        task_give_device_worker(l, job);
+        task_give_device_worker(w, job);
     else
-        driver_place(scheduler_owner(job, struct submission, job), l);
+        driver_place(scheduler_owner(job, struct submission, job), w);
 }
 
 static void

@@ -176,7 +176,7 @@ is_answered(struct submission *s, struct asking *a)
     return true;
 }
 
-/* It was requested before it came to the queue, or when it was about to leave it. */
+/* It was requested before it came to the queue, or when it was about to leave it (lifetime.c: prepare()). */
 static void
 begin_waiting(struct submission *s)
 {

@@ -153,15 +153,15 @@ reuse_keys_free(struct reuse_keys *k)
 
 /* The hash of the environment there, computed once for each report of the workers. */
 static const char *
-environment_hash(struct funnel *f, const struct device_worker *l, struct environment *e, json_t *versions,
+environment_hash(struct funnel *f, const struct device_worker *w, struct environment *e, json_t *versions,
                  json_t *gpu)
 {
-    if (e->versions == versions && e->run_versions == device_worker_versions(l) && e->gpu == gpu)
+    if (e->versions == versions && e->run_versions == device_worker_versions(w) && e->gpu == gpu)
         return e->hash;
     forget_environment(e);
     json_hash(json_pack("{s:s, s:O, s:O, s:b, s:O?, s:O?, s:s, s:I, s:I, s:I}", "harness",
                         f->reuse_keys->fingerprint, "versions", versions, "run_versions",
-                        device_worker_versions(l), "is_gpu", (int)device_worker_is_gpu(l), "gpu",
+                        device_worker_versions(w), "is_gpu", (int)device_worker_is_gpu(w), "gpu",
                         json_object_get(gpu, "name"), "driver", json_object_get(gpu, "driver"), "target",
                         f->config->target, "interpreter_elements",
                         (json_int_t)f->config->interpreter_elements, "memory_limit_bytes",
@@ -171,7 +171,7 @@ environment_hash(struct funnel *f, const struct device_worker *l, struct environ
     if (!*e->hash)
         return "";
     e->versions = json_incref(versions);
-    e->run_versions = json_incref(device_worker_versions(l));
+    e->run_versions = json_incref(device_worker_versions(w));
     e->gpu = json_incref(gpu);
     return e->hash;
 }
@@ -180,15 +180,15 @@ environment_hash(struct funnel *f, const struct device_worker *l, struct environ
 void
 reuse_key_on(struct funnel *f, int i, const char *content, char out[HASH_TEXT_SIZE])
 {
-    const struct device_worker *l = f->device_workers[i];
+    const struct device_worker *w = f->device_workers[i];
     json_t *versions = json_object_get(zygote_ready_message(f->zygote), "versions");
-    json_t *gpu = device_worker_gpu(l);
+    json_t *gpu = device_worker_gpu(w);
     char text[2 * HASH_TEXT_SIZE + 1];
 
     out[0] = '\0';
-    if (!versions || !device_worker_versions(l) || (device_worker_is_gpu(l) && !gpu))
+    if (!versions || !device_worker_versions(w) || (device_worker_is_gpu(w) && !gpu))
         return;
-    const char *environment = environment_hash(f, l, &f->reuse_keys->environments[i], versions, gpu);
+    const char *environment = environment_hash(f, w, &f->reuse_keys->environments[i], versions, gpu);
     if (!*environment)
         return;
     int n = snprintf(text, sizeof(text), "%s %s", content, environment);

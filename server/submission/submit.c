@@ -27,8 +27,16 @@
 #include "server/workers/device_worker.h"
 
 /*
- * How candidates come in: a request is read, held against the queue's bound and the client's quota, its task is found
- * or registered, and what it asks for is stored. It is acknowledged once that is durable, and only then does it queue.
+ * How candidates come in. It is acknowledged once what it asks for is durable, and only then does it queue. The steps, in
+ * their order, which is upwards from the end of this file:
+ *
+ *   find_task()         by the name of the body's `task`
+ *   begin_reading()     all else of the body; and whether the task is still there
+ *   ask_nodes()         where other nodes may have the GPU, or count for the client's quota
+ *   find_inline_task()  one that came with the request
+ *   decide_cb()         room, quota; a new task is registered
+ *   store_intake()      the rows, and the client's key with them
+ *   added_cb()          they are durable: acknowledged, and queued
  */
 
 struct ticket {
@@ -160,7 +168,7 @@ added_cb(void *arg, int code, const struct error *err)
  * task that is named is known by then.
  */
 static void
-read_intake(void *arg)
+read_body(void *arg)
 {
     struct intake *in = arg;
     struct funnel_answer *a = &in->answer;
@@ -248,7 +256,7 @@ store_intake(struct intake *in)
 }
 
 static void
-task_cb(void *arg, const struct funnel_answer *a)
+registered_cb(void *arg, const struct funnel_answer *a)
 {
     struct intake *in = arg;
 
@@ -315,7 +323,7 @@ has_gpu(const struct funnel *f, const char *gpu, struct funnel_answer *a)
 
 /* All is known of it: it is taken in, or refused. */
 static void
-looked_cb(void *arg)
+decide_cb(void *arg)
 {
     struct intake *in = arg;
     struct funnel *f = in->funnel;
@@ -328,7 +336,7 @@ looked_cb(void *arg)
     if (a->refusal == FUNNEL_OK && has_gpu(f, in->request.gpu, a) && has_room(f, in->request.n, a))
         a->refusal = admit(in, a);
     if (a->refusal == FUNNEL_OK && in->request.is_inline) {
-        task_ensure(f, &in->request.reference, in->request.client, in->request.priority, task_cb, in);
+        task_ensure(f, &in->request.reference, in->request.client, in->request.priority, registered_cb, in);
         return;
     }
     if (a->refusal == FUNNEL_OK && in->found != FUNNEL_OK) {
@@ -342,15 +350,15 @@ looked_cb(void *arg)
 }
 
 static void
-look_for_task(struct intake *in)
+find_inline_task(struct intake *in)
 {
     if (in->answer.refusal == FUNNEL_OK && in->request.is_inline) {
         in->look = (struct task_look){
-            .funnel = in->funnel, .request = &in->request.reference, .cb = looked_cb, .arg = in
+            .funnel = in->funnel, .request = &in->request.reference, .cb = decide_cb, .arg = in
         };
         task_look(&in->look);
     } else {
-        looked_cb(in);
+        decide_cb(in);
     }
 }
 
@@ -364,7 +372,7 @@ node_cb(void *arg, const struct node_row *row)
 }
 
 static void
-look_at_nodes_cb(void *arg, struct store_reader *r)
+read_nodes(void *arg, struct store_reader *r)
 {
     struct intake *in = arg;
     if (!in->has_gpu && reader_each_node(r, node_cb, in, NULL) != 0)
@@ -375,12 +383,12 @@ look_at_nodes_cb(void *arg, struct store_reader *r)
 }
 
 static void
-nodes_looked_at_cb(void *arg)
+nodes_read_cb(void *arg)
 {
     struct intake *in = arg;
     struct funnel *f = in->funnel;
 
-    look_for_task(in);
+    find_inline_task(in);
     pending_end_write(f->pending);
 }
 
@@ -398,7 +406,7 @@ must_sum_up(const struct intake *in)
  * says so.
  */
 static void
-go_on(struct intake *in)
+ask_nodes(struct intake *in)
 {
     struct funnel *f = in->funnel;
 
@@ -408,35 +416,35 @@ go_on(struct intake *in)
     in->rate = clients_quota(f->clients, in->request.client)->rate;
     if (in->answer.refusal == FUNNEL_OK && (!in->has_gpu || in->has_usage)) {
         pending_begin_write(f->pending);
-        if (store_read(f->store, look_at_nodes_cb, nodes_looked_at_cb, in, NULL) == 0)
+        if (store_read(f->store, read_nodes, nodes_read_cb, in, NULL) == 0)
             return;
         in->has_gpu = true;
         in->has_usage = false;
         pending_end_write(f->pending);
     }
-    look_for_task(in);
+    find_inline_task(in);
 }
 
 static void
-found_again_cb(void *arg)
+still_there_cb(void *arg)
 {
     struct intake *in = arg;
 
     in->found = task_found(&in->look, &in->found_fault);
-    go_on(in);
+    ask_nodes(in);
 }
 
 static void
-read_done_cb(void *arg)
+body_read_cb(void *arg)
 {
     struct intake *in = arg;
 
     if (*in->task_id && in->found == FUNNEL_OK) { /* it may have been deleted meanwhile */
         in->look =
-            (struct task_look){ .funnel = in->funnel, .name = in->task_id, .cb = found_again_cb, .arg = in };
+            (struct task_look){ .funnel = in->funnel, .name = in->task_id, .cb = still_there_cb, .arg = in };
         task_look(&in->look);
     } else {
-        go_on(in);
+        ask_nodes(in);
     }
 }
 
@@ -444,15 +452,15 @@ static void
 begin_reading(struct intake *in)
 {
     if (in->is_group) { /* hundreds of candidates take longer than the loop may be away */
-        pending_work(in->funnel->pending, &in->work, read_intake, read_done_cb, in);
+        pending_work(in->funnel->pending, &in->work, read_body, body_read_cb, in);
         return;
     }
-    read_intake(in);
-    go_on(in);
+    read_body(in);
+    ask_nodes(in);
 }
 
 static void
-found_cb(void *arg)
+named_task_cb(void *arg)
 {
     struct intake *in = arg;
 
@@ -468,8 +476,9 @@ find_task(struct intake *in)
     const char *name = json_string_value(json_object_get(in->body, "task"));
     const char *client = json_string_value(json_object_get(in->body, "client"));
 
-    in->look =
-        (struct task_look){ .funnel = in->funnel, .client = client, .name = name, .cb = found_cb, .arg = in };
+    in->look = (struct task_look){
+        .funnel = in->funnel, .client = client, .name = name, .cb = named_task_cb, .arg = in
+    };
     if (name)
         task_look(&in->look);
     else

@@ -450,7 +450,7 @@ registered_cb(void *arg, const struct buffer *spec, json_t *error)
 }
 
 void
-task_give_device_worker(struct device_worker *l, struct scheduler_job *job)
+task_give_device_worker(struct device_worker *w, struct scheduler_job *job)
 {
     struct asker *a, *runner = scheduler_owner(job, struct asker, job);
     struct registration *r = runner->registration;
@@ -464,7 +464,7 @@ task_give_device_worker(struct device_worker *l, struct scheduler_job *job)
                                                    .source_size = r->row.reference_size,
                                                    .dynamic_shapes = r->row.dynamic_shapes,
                                                    .cases = r->cases };
-    if (device_worker_register(l, &registration, registered_cb, r, &err) != 0) {
+    if (device_worker_register(w, &registration, registered_cb, r, &err) != 0) {
         end_turn(r);
         refuse(r, FUNNEL_UNAVAILABLE, log_for_client(r->row.id, &err), NULL);
     }

@@ -57,7 +57,7 @@ void task_look(struct task_look *l);
 enum funnel_refusal task_found(const struct task_look *l, struct json_fault *fault);
 
 /* Gives an idle device worker to the registration that owns this job. */
-void task_give_device_worker(struct device_worker *l, struct scheduler_job *job);
+void task_give_device_worker(struct device_worker *w, struct scheduler_job *job);
 int64_t registrar_registering(const struct registrar *r); /* registrations in progress */
 int64_t registrar_known(const struct registrar *r);       /* tasks whose ids are in memory */
 void task_refuse_all(struct funnel *f);                   /* the daemon drains: those that wait are refused */

@@ -22,8 +22,8 @@
 #include "server/verdict/timing.h"
 
 /*
- * The document, as it is sent and stored. Every number here comes from a process
- * that never ran the candidate; an unknown value is null.
+ * The document, as it is sent and stored. No number here is
+ * the word of the candidate's module, but how many kernels it has where it is called live. Unknown values are null.
  */
 
 /* --- components and reward --- */
@@ -378,7 +378,7 @@ plan_with_shares(json_t *plan, json_t *shares)
     return out;
 }
 
-/* A summary of its plan, or the reason why there is none; null where candidates are judged live. Given. */
+/* A summary of its plan, or the reason why there is none; null where none was asked for. Given. */
 static json_t *
 plan_json(const struct attempt *j)
 {

@@ -13,7 +13,7 @@
 /*
  * A job is in one phase of the table phases[]. A call of its owner or a report of the referee moves it; any other
  * change leads to job_pump(), which does what the phase waits to do. A job ends in one way: its candidate is killed and
- * has ended, its owner is notified, then the device, which runs the canary after an abnormal end.
+ * has ended, or is kept as an executor, its owner is notified, then the device, which runs the canary after an abnormal end.
  */
 
 #define GRACE_MS 15000 /* from killing a child to the referee's report of it */

@@ -32,7 +32,7 @@ judge_by(json_t *left, struct attempt *j)
     j->request = json_object();
     j->kernels = json_object_get(left, "kernels");
     j->compiled = json_object_get(left, "compiled");
-    j->claim = json_object_get(left, "claim");
+    j->report = json_object_get(left, "claim");
     j->tiny = json_object_get(left, "tiny");
     j->full = json_object_get(left, "full");
     j->timing = json_object_get(left, "timing");
