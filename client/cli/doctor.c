@@ -523,7 +523,7 @@ check_here(struct doctor *d)
 
     if (!d->config && access("/etc/verifierd.conf", R_OK) == 0)
         d->config = "/etc/verifierd.conf";
-    if (!program_beside("verifierd", program))
+    if (!program_beside("verifierd", program) || access(program, X_OK) != 0)
         snprintf(program, sizeof(program), "verifierd"); /* by $PATH */
     int status = check_settings(d, program, &out);
     buffer_append(&out, "", 1);

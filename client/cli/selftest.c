@@ -71,6 +71,7 @@ selftest_command(struct cli *cli, int argc, char **argv)
         return cli_complain(CLI_CONFIG, "out of memory");
     if (!program_beside("../lib/verifierd", packages))
         return cli_complain(CLI_CONFIG, "../lib/verifierd is not there, seen from this program");
+    char json[] = "--json";
     const char *head[] = { "python3", "-I", "-B", "-c", start, packages };
     memcpy(words, head, sizeof(head));
     s.n = ARRAY_LEN(head);
@@ -80,7 +81,7 @@ selftest_command(struct cli *cli, int argc, char **argv)
     if (s.is_quick && s.is_part)
         return cli_complain(CLI_USAGE, "--quick goes with neither --policy nor --only");
     if (cli->is_json)
-        words[s.n++] = (char[]){ "--json" };
+        words[s.n++] = json;
     int rc = setenv("VERIFIERD_URL", cli->url, 1) |
              (cli->token ? setenv("VERIFIERD_TOKEN", cli->token, 1) : unsetenv("VERIFIERD_TOKEN"));
     if (rc == 0)

@@ -60,9 +60,8 @@ CONTENT_MOST: Final = {
     "source": SOURCE_MAX,
     "spec": specification.SPEC_MAX,
     "reference_source": SOURCE_MAX,
-    "images": archive.BYTES_MAX,
 }
-"""Bytes of what comes with the request to open a job; `images` only where there is a plan."""
+"""Bytes of what comes with each request to open a job."""
 
 
 def _untimed() -> Report:
@@ -244,7 +243,9 @@ class Referee:
     def _op_open(self, message: Message) -> None:
         name = message.text("job")
         self._due_bytes = 0
-        contents = {name: message.take(name, CONTENT_MOST[name]) for name in CONTENT_MOST if name in message.fds}
+        contents = {name: message.take(name, CONTENT_MOST[name]) for name in CONTENT_MOST}
+        if "images" in message.fds:
+            contents["images"] = message.take("images", archive.BYTES_MAX)
         self._report(name, lambda: self._open(name, message, contents))
 
     def _open(self, name: str, message: Message, contents: dict[str, bytes]) -> Report:

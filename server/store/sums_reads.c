@@ -1,4 +1,3 @@
-
 #include "server/store/labels.h"
 #include "server/store/reading.h"
 

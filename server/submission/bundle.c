@@ -1,4 +1,3 @@
-
 #include "common/auto.h"
 #include "common/buffer.h"
 #include "common/clock.h"

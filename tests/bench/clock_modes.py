@@ -48,7 +48,7 @@ def timing(self, job):
     report = timer.run()
     blocks = [(block.ours_ns, block.theirs_ns, block.empty_ns) for block in timer._blocks]
     if report.detail is not None:
-        report.detail["raw"] = {{"blocks": blocks, "heads_ns": timer._heads_ns, "void": len(timer._void)}}
+        report.detail["raw"] = {{"blocks": blocks, "void": len(timer._void)}}
     return report
 referee.Referee._timing = timing
 """
@@ -145,7 +145,6 @@ def figures(runs: Sequence[dict[str, Any]], profiled_ms: float | None) -> str:
     speeds = [math.exp(middle(log)) for log in logs]
     candidate = middle([middle(run["candidate_ns"]) for run in runs]) / 1e6
     empties = [[ns for _, _, empty in run["raw"]["blocks"] for ns in empty] for run in runs]
-    heads = [ns for run in runs for ns in run["raw"]["heads_ns"]]
     off = "-" if profiled_ms is None else f"{100 * (candidate / profiled_ms - 1):+.2f} %"
     cells = (
         f"{middle([middle(run['reference_ns']) for run in runs]) / 1e6:.4f}",
@@ -157,7 +156,6 @@ def figures(runs: Sequence[dict[str, Any]], profiled_ms: float | None) -> str:
         f"{middle([middle(e) for e in empties]) / 1e3:.0f}",
         f"{middle([statistics.pstdev(e) for e in empties]) / 1e3:.0f}",
         f"{middle([speed_by_block(run) for run in runs]):.4f}",
-        f"{middle(heads) / 1e3:.0f}, {max(heads) / 1e3:.0f}" if heads else "-",
         f"{sum(run['raw']['void'] for run in runs)}",
         f"{middle([len(run['candidate_ns']) for run in runs]):.0f} x {runs[0]['calls']}",
     )
@@ -166,7 +164,7 @@ def figures(runs: Sequence[dict[str, Any]], profiled_ms: float | None) -> str:
 
 HEADINGS = (
     "ref, ms", "cand, ms", "off kernel", "speed-up", "of runs", "of pairs", "c, us", "of c, us", "c by block",
-    "head, most", "void", "bells",
+    "void", "bells",
 )  # fmt: skip
 
 
