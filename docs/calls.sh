@@ -33,7 +33,7 @@ get "/v1/submissions/$ID/source" # verifier show --source
 get "/v1/submissions/$ID/answer" # verifier show --answer
 get "/v1/submissions/$ID/log" # verifier show --log
 get "/v1/submissions/$ID/timing" # verifier timing: raw samples too
-get "/v1/submissions/$ID/plan"   # null where candidates are judged live
+get "/v1/submissions/$ID/plan" # without one: traced is false, and error says why
 get "/v1/submissions/$ID/events?wait=0" # verifier events
 get "/v1/submissions/$ID/bundle" >"$FILES/bundle" # verifier bundle
 post /v1/replays "@$FILES/bundle" # verifier replay
