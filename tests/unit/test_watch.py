@@ -100,13 +100,19 @@ def socket_buffers() -> object:
 
 @pytest.mark.parametrize("act", [shared_mapping, unmapped_memfd, socket_buffers], ids=lambda act: act.__name__)
 def test_memory_that_no_resource_limit_sees(act: Callable[[], object], tmp_path: Path) -> None:
-    with child(idle) as pidfd:
-        base = native.watch(pidfd, tmp_path, 1, 0).memory_bytes
+    """Its parent's pages are shared with fewer once a child of an earlier test is gone."""
+
+    def base() -> int:
+        with child(idle) as pidfd:
+            return native.watch(pidfd, tmp_path, 1, 0).memory_bytes
+
+    bases = [base()]
     with child(act) as pidfd:
         held = native.watch(pidfd, tmp_path, 1, 0)
-        assert base + 60 * MIB < held.memory_bytes < base + 80 * MIB
         assert held.excess == "memory"
         assert native.watch(pidfd, tmp_path, PLENTY, PLENTY).excess is None
+    bases.append(base())
+    assert min(bases) + 60 * MIB < held.memory_bytes < max(bases) + 80 * MIB
 
 
 def test_shared_pages_count_once(tmp_path: Path) -> None:
