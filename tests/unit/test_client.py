@@ -151,6 +151,23 @@ def test_whoever_gives_up_has_it_cancelled() -> None:
         assert stub.asked[-1][:2] == ("DELETE", "/v1/submissions/1")
 
 
+def test_a_long_wait_is_several_that_a_proxy_lets_pass() -> None:
+    running = say(200, {"id": "1", "state": "running"})
+
+    async def ask(url: str) -> Json:
+        async with AsyncClient(url) as client:
+            return dict(await client.group("1", wait_s=200))
+
+    with serving(running, running, say(200, verdict())) as stub:
+        assert Client(stub.url).submission("1", wait_s=200) == verdict()
+        stub.answers = [running, say(200, verdict())]
+        assert asyncio.run(ask(stub.url)) == verdict()
+        stub.answers = [running]
+        assert Client(stub.url).submission("1", wait_s=0.3)["state"] == "running"
+    paths = [path for _, path, _, _ in stub.asked[:5]]
+    assert paths == ["/v1/submissions/1?wait=50"] * 3 + ["/v1/groups/1?wait=50"] * 2
+
+
 def test_nobody_is_there() -> None:
     with serving(say(200, {})) as stub:
         pass
@@ -183,7 +200,7 @@ def test_submissions_groups_and_tasks_without_a_wait() -> None:
         client = Client(stub.url)
         assert client.submit("softmax", candidate="class ModelNew: ...", client="me")["id"] == "1"
         client.submit_group("softmax", ["x", "y\ud800"])
-        client.submission("1", wait_s=3)
+        client.submission("1")
         client.cancel("1")
         client.add_task("t", "import torch", level=2)
         stub.answers = [say(200, page) for page in pages]
@@ -195,7 +212,7 @@ def test_submissions_groups_and_tasks_without_a_wait() -> None:
     assert [(method, path) for method, path, _, _ in stub.asked] == [
         ("POST", "/v1/submissions?wait=0"),
         ("POST", "/v1/groups?wait=0"),
-        ("GET", "/v1/submissions/1?wait=3"),
+        ("GET", "/v1/submissions/1?wait=0"),
         ("DELETE", "/v1/submissions/1"),
         ("POST", "/v1/tasks"),
         ("GET", "/v1/tasks?limit=200"),

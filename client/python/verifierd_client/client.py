@@ -169,7 +169,7 @@ class Client:
 
     def submission(self, ident: str, wait_s: float = 0.0) -> Verdict:
         """Its state, or its verdict once it is done; wait_s: at most so long for that."""
-        return cast(Verdict, self._get(f"/v1/submissions/{quote(ident)}?wait={wait_s:.0f}", wait_s))
+        return cast(Verdict, self._wait_for(f"/v1/submissions/{quote(ident)}", wait_s))
 
     def submissions(self, filters: Filters | None = None) -> Iterator[Verdict]:
         """Those that all filters fit, newest first; a page is asked for when the one before is used up."""
@@ -181,7 +181,7 @@ class Client:
 
     def group(self, ident: str, wait_s: float = 0.0) -> Group:
         """The group with its items and their ranking; wait_s: at most so long until all are done."""
-        return cast(Group, self._get(f"/v1/groups/{quote(ident)}?wait={wait_s:.0f}", wait_s))
+        return cast(Group, self._wait_for(f"/v1/groups/{quote(ident)}", wait_s))
 
     def cancel(self, ident: str, *, kind: str = "submissions") -> None:
         """Have it judged no more. kind: submissions or groups."""
@@ -308,8 +308,8 @@ class Client:
         path = f"/v1/{kind}" if kind == "tasks" else f"/v1/{kind}?wait={wait_s:.0f}"
         return self.call("POST", path, body, key=str(uuid.uuid4()), deadline=deadline or self._deadline())
 
-    def _get(self, path: str, wait_s: float = 0.0) -> Json:
-        return self.call("GET", path, deadline=time.monotonic() + max(self.wait_s, wait_s))
+    def _get(self, path: str) -> Json:
+        return self.call("GET", path, deadline=self._deadline())
 
     def _pages(self, kind: str, filters: Mapping[str, object]) -> Iterator[Json]:
         cursor: str | None = None
@@ -324,13 +324,25 @@ class Client:
         deadline = self._deadline()
         document = self._post(kind, body, min(ticket.hold_s, self.wait_s), deadline)
         ticket.path = f"/v1/{kind}/{document['id']}"
-        while document["state"] not in FINISHED:
-            left_s = deadline - time.monotonic()
-            if left_s <= 0 or ticket.is_dropped:
-                self.give_up(ticket)
-                raise Unavailable(f"verifierd at {self.url}: no verdict within {self.wait_s:.0f} s")
+        document = self._follow(document, ticket, deadline, deadline)
+        if document["state"] not in FINISHED:
+            self.give_up(ticket)
+            raise Unavailable(f"verifierd at {self.url}: no verdict within {self.wait_s:.0f} s")
+        return document
+
+    def _wait_for(self, path: str, wait_s: float) -> Json:
+        end = time.monotonic() + wait_s
+        deadline = max(end, self._deadline())
+        document = self.call("GET", f"{path}?wait={min(POLL_S, wait_s):.0f}", deadline=deadline)
+        return self._follow(document, Ticket(path=path), end, deadline)
+
+    def _follow(self, document: Json, ticket: Ticket, end: float, deadline: float) -> Json:
+        """The document once it is finished, or as it is at the end. deadline: of the calls."""
+        while document["state"] not in FINISHED and not ticket.is_dropped:
             asked = time.monotonic()
-            document = self.call("GET", f"{ticket.path}?wait={min(POLL_S, left_s):.0f}", deadline=deadline)
+            if asked >= end:
+                break
+            document = self.call("GET", f"{ticket.path}?wait={min(POLL_S, end - asked):.0f}", deadline=deadline)
             # A daemon that does not hold requests answers at once.
             if document["state"] not in FINISHED and time.monotonic() - asked < POLL_PAUSE_S:
                 self._sleep(POLL_PAUSE_S)
