@@ -128,7 +128,7 @@ def test_a_lost_call_is_made_again_under_the_same_key() -> None:
         say(0, None),
         say(503, {"code": "unavailable", "detail": "the daemon stops"}, Retry_After="7"),
         say(429, b"not json"),
-        say(409, {"code": "key_in_flight", "detail": "not answered yet"}),
+        say(409, {"code": "key_in_flight", "detail": "not answered yet", "retryable": True}),
         say(200, verdict()),
     ) as stub:
         assert Client(stub.url, sleep=slept.append).judge("softmax", "text")["reward"] == 0.7
@@ -142,6 +142,16 @@ def test_what_is_wrong_is_told_and_not_tried_again() -> None:
         with pytest.raises(Refused, match="404 unknown_task: there is no such task") as refused:
             Client(stub.url).judge("softmax", "text")
         assert (refused.value.status, refused.value.code, len(stub.asked)) == (404, "unknown_task", 1)
+
+
+def test_what_the_daemon_calls_retryable_is_tried_again() -> None:
+    failed = say(500, {"code": "internal", "detail": "the daemon failed", "retryable": True})
+    slow = say(408, {"code": "request_timeout", "detail": "too slow", "retryable": True})
+    with serving(failed, slow, say(200, verdict())) as stub:
+        assert Client(stub.url, sleep=lambda _: None).judge("softmax", "text") == verdict()
+        stub.answers = [say(503, {"code": "x", "detail": "never", "retryable": False})]
+        with pytest.raises(Refused, match="never"):
+            Client(stub.url).judge("softmax", "text")
 
 
 def test_whoever_gives_up_has_it_cancelled() -> None:

@@ -1,6 +1,6 @@
 """Tasks, submissions, groups and events over HTTP: posted once, also after lost connections, and waited for.
 
-A call without a response, or answered with 429, 502, 503 or 504, is repeated under the same Idempotency-Key, after
+A call without a response, or whose answer is marked as retryable, is repeated under the same Idempotency-Key, after
 the time that the daemon asks for. `Client` blocks; `verifierd_client.aio.AsyncClient` has the same methods for asyncio.
 """
 
@@ -36,6 +36,7 @@ CALL_LIMIT_S = 120.0
 PAUSE_S = 1.0
 PAUSE_MAX_S = 30.0
 AGAIN = (429, 502, 503, 504)
+"""Statuses to try again after, where the answer does not say whether it is retryable: a proxy's."""
 FINISHED = ("done", "cancelled")
 
 
@@ -286,8 +287,7 @@ class Client:
             except urllib.error.HTTPError as refusal:
                 with refusal:
                     status, problem = refusal.code, _problem(refusal.read())
-                # Another try of ours with the same key is still on its way in.
-                if status not in AGAIN and problem["code"] != "key_in_flight":
+                if not problem.get("retryable", status in AGAIN):
                     raise Refused(status, problem["code"], problem["detail"], problem["pointer"]) from None
                 why = f"{status} {problem['detail']}"
                 asked_s = _seconds(refusal.headers.get("Retry-After"))
@@ -425,12 +425,14 @@ def _document(data: bytes) -> Json:
     return document
 
 
-def _problem(data: bytes) -> dict[str, str]:
+def _problem(data: bytes) -> Json:
     try:
         document = _document(data)
     except ValueError:
         document = {"detail": data[:200].decode(errors="replace")}
-    told = {"code": str(document.get("code", "")), "detail": str(document.get("detail", "")), "pointer": ""}
+    told: Json = {"code": str(document.get("code", "")), "detail": str(document.get("detail", "")), "pointer": ""}
+    if isinstance(document.get("retryable"), bool):
+        told["retryable"] = document["retryable"]
     match document.get("errors"):
         case [{"pointer": pointer}, *_]:
             told["pointer"] = str(pointer)
