@@ -1,27 +1,28 @@
 #include "common/take.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 double
-take_number(struct argp_state *state, const char *name, const char *text, double least, double most)
+take_number(struct argp_state *state, const char *name, const char *text, const char *unit, double least,
+            double most)
 {
     char *end;
     double x = strtod(text, &end);
     if (end == text || *end || !(x >= least && x <= most))
-        argp_error(state, "%s takes a number from %g to %g, not \"%s\"", name, least, most, text);
+        argp_error(state, "%s takes a number%s from %g to %g, not \"%s\"", name, unit, least, most, text);
     return x;
 }
 
-int
-take_int(struct argp_state *state, const char *name, const char *text, int least, int most)
+long
+take_int(struct argp_state *state, const char *name, const char *text, long least, long most)
 {
-    double x = take_number(state, name, text, least, most);
-    if (x != floor(x))
-        argp_error(state, "%s takes a whole number, not \"%s\"", name, text);
-    return (int)x;
+    char *end;
+    long n = strtol(text, &end, 10);
+    if (end == text || *end || n < least || n > most)
+        argp_error(state, "%s takes a whole number from %ld to %ld, not \"%s\"", name, least, most, text);
+    return n;
 }
 
 /* The option of this key, of an argp or its children. */
@@ -61,11 +62,11 @@ take_one(const struct take *row, char *arg, struct argp_state *state)
         *row->flag = true;
         break;
     case TAKES_INT:
-        *row->integer = take_int(state, name, arg, (int)row->least, (int)row->most);
+        *row->integer = (int)take_int(state, name, arg, (long)row->least, (long)row->most);
         break;
     case TAKES_NUMBER:
         if (arg)
-            *row->number = take_number(state, name, arg, row->least, row->most);
+            *row->number = take_number(state, name, arg, row->unit, row->least, row->most);
         break;
     case TAKES_CALL:
         row->call(state, name, arg, row->any);

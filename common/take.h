@@ -23,6 +23,7 @@ struct take {
         void *any;
     };
     double least, most;
+    const char *unit; /* of a number, in a complaint: " of seconds", or "" */
     take_cb *call;
     const char *missing; /* NULL: it may be left out */
 };
@@ -36,9 +37,15 @@ struct take {
 #define TAKE_INT(key_, out_, least_, most_) \
     ((struct take){ .key = (key_), .what = TAKES_INT, .integer = (out_), .least = (least_), .most = (most_) })
 /* An optional value that was left out changes nothing. */
-#define TAKE_NUMBER(key_, out_, least_, most_) \
-    ((struct take){                            \
-        .key = (key_), .what = TAKES_NUMBER, .number = (out_), .least = (least_), .most = (most_) })
+#define TAKE_NUMBER(key, out, least, most) TAKE_AMOUNT(key, out, least, most, "")
+#define TAKE_SECONDS(key, out, least, most) TAKE_AMOUNT(key, out, least, most, " of seconds")
+#define TAKE_AMOUNT(key_, out_, least_, most_, unit_) \
+    ((struct take){ .key = (key_),                    \
+                    .what = TAKES_NUMBER,             \
+                    .number = (out_),                 \
+                    .least = (least_),                \
+                    .most = (most_),                  \
+                    .unit = (unit_) })
 /* call(state, name, arg, out): for all else; with ARGP_KEY_ARG for every argument. */
 #define TAKE_CALL(key_, call_, out_) \
     ((struct take){ .key = (key_), .what = TAKES_CALL, .any = (out_), .call = (call_) })
@@ -48,8 +55,9 @@ struct take {
 /* The body of a parser of argp: does what the rows say. ARGP_ERR_UNKNOWN: none of them has the key. */
 error_t take(const struct take *rows, size_t n, int key, char *arg, struct argp_state *state);
 
-/* The value of an option, or argp_error(). */
-double take_number(struct argp_state *state, const char *name, const char *text, double least, double most);
-int take_int(struct argp_state *state, const char *name, const char *text, int least, int most);
+/* The value of an option, or argp_error(). unit: as in a row. A whole number is written in decimal digits. */
+double take_number(struct argp_state *state, const char *name, const char *text, const char *unit,
+                   double least, double most);
+long take_int(struct argp_state *state, const char *name, const char *text, long least, long most);
 
 #endif

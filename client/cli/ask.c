@@ -97,7 +97,7 @@ parse(int key, char *arg, struct argp_state *state)
         TAKE_TEXT(OPT_CLIENT, &a->client),
         TAKE_FLAG(OPT_NO_CACHE, &a->is_uncached),
         TAKE_FLAG('w', &a->is_waiting),
-        TAKE_SECONDS('w', &a->limit_s),
+        TAKE_SECONDS('w', &a->limit_s, 0, 1e7),
     };
 
     if (key == ARGP_KEY_END && !a->task == !a->reference)

@@ -156,7 +156,7 @@ replay_command(struct cli *cli, int argc, char **argv)
     bool shows_all = false;
 
     CLI_TAKE(cli, &replay_argp, argc, argv, TAKE_ARGUMENT(&file, "which FILE?"),
-             TAKE_FLAG(OPT_ALL, &shows_all), TAKE_SECONDS(OPT_WAIT, &limit_s));
+             TAKE_FLAG(OPT_ALL, &shows_all), TAKE_SECONDS(OPT_WAIT, &limit_s, 0, 1e7));
     int code = read_bundle(file, &bundle);
     if (code == CLI_OK)
         code = judge_again(cli, limit_s, bundle, &verdict);

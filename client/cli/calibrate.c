@@ -166,7 +166,7 @@ calibrate_command(struct cli *cli, int argc, char **argv)
     AUTO_JSON json_t *status = NULL;
 
     CLI_TAKE(cli, &calibrate_argp, argc, argv, TAKE_INT(OPT_ROUNDS, &c.rounds, 2, 16),
-             TAKE_SECONDS(OPT_LIMIT, &c.limit_s), TAKE_FLAG(OPT_DRY, &c.is_dry));
+             TAKE_SECONDS(OPT_LIMIT, &c.limit_s, 0, 1e7), TAKE_FLAG(OPT_DRY, &c.is_dry));
     int code = api_call(cli, "GET", "/v1/status", NULL, &status);
     if (code != CLI_OK)
         return code;

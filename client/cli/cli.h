@@ -53,7 +53,6 @@ error_t cli_parse(int key, char *arg, struct argp_state *state);
     cli_take(child, argp, argc, argv, (const struct take[]){ __VA_ARGS__ }, \
              sizeof((const struct take[]){ __VA_ARGS__ }) / sizeof(struct take))
 void cli_take(void *child, const struct argp *argp, int argc, char **argv, const struct take *rows, size_t n);
-#define TAKE_SECONDS(key, out) TAKE_NUMBER(key, out, 0, 1e7)
 
 /* Print "verifier: ..." on stderr; returns code. */
 int cli_complain(enum cli_exit code, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -1,6 +1,5 @@
 /* verifier rescore: another reward over verdicts that are stored. Nothing is judged again. */
-#include <limits.h>
-#include <stdlib.h>
+#include <float.h>
 #include <string.h>
 
 #include "client/cli/api.h"
@@ -31,17 +30,6 @@ static const struct argp_option options[] = {
     { 0 },
 };
 
-/* A whole text as a number, or the end of the program. */
-static json_t *
-number_of(struct argp_state *state, const char *what, const char *text)
-{
-    char *end;
-    double x = strtod(text, &end);
-    if (end == text || *end)
-        argp_error(state, "%s: '%s' is not a number", what, text);
-    return json_real(x);
-}
-
 /* A member of the reward that an option gives. */
 static void
 take_member(struct argp_state *state, const char *name, char *arg, void *out)
@@ -55,13 +43,13 @@ take_member(struct argp_state *state, const char *name, char *arg, void *out)
 static void
 take_version(struct argp_state *state, const char *name, char *arg, void *out)
 {
-    json_object_set_new(out, "version", json_integer(take_int(state, name, arg, INT_MIN, INT_MAX)));
+    json_object_set_new(out, "version", json_integer(take_int(state, name, arg, 1, 1000)));
 }
 
 static void
 take_hack(struct argp_state *state, const char *name, char *arg, void *out)
 {
-    json_object_set_new(out, "hack_value", number_of(state, name, arg));
+    json_object_set_new(out, "hack_value", json_real(take_number(state, name, arg, "", -1, 0)));
 }
 
 static void
@@ -73,7 +61,7 @@ take_param(struct argp_state *state, const char *name, char *arg, void *out)
         return;
     }
     *equals = '\0';
-    json_object_set_new(out, arg, number_of(state, arg, equals + 1));
+    json_object_set_new(out, arg, json_real(take_number(state, arg, equals + 1, "", -DBL_MAX, DBL_MAX)));
 }
 
 static void

@@ -118,7 +118,7 @@ show_command(struct cli *cli, int argc, char **argv)
 
     CLI_TAKE(cli, &show_argp, argc, argv, TAKE_ARGUMENT(&id, "which ID?"), TAKE_FLAG(OPT_SOURCE, &source),
              TAKE_FLAG(OPT_ANSWER, &answer), TAKE_FLAG(OPT_LOG, &log), TAKE_FLAG('w', &is_waiting),
-             TAKE_SECONDS('w', &limit_s), TAKE_FLAG(OPT_FAIL, &fails_on_verdict));
+             TAKE_SECONDS('w', &limit_s, 0, 1e7), TAKE_FLAG(OPT_FAIL, &fails_on_verdict));
     if (source + answer + log > 1)
         return cli_complain(CLI_USAGE, "--source, --answer and --log print one thing each");
     if (source || answer || log)

@@ -329,7 +329,7 @@ top_command(struct cli *cli, int argc, char **argv)
     int code;
 
     CLI_TAKE(cli, &top_argp, argc, argv, TAKE_FLAG(OPT_ONCE, &t.is_once),
-             TAKE_CALL(OPT_WINDOW, take_window, &t.window_s), TAKE_NUMBER(OPT_EVERY, &t.every_s, 0.1, 1e7));
+             TAKE_CALL(OPT_WINDOW, take_window, &t.window_s), TAKE_SECONDS(OPT_EVERY, &t.every_s, 0.1, 1e7));
     if (cli->is_json || !isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
         t.is_once = true;
     t.reads = json_array();

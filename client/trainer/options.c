@@ -134,7 +134,7 @@ const struct argp trainer_daemon_argp = {
 static void
 take_seed(struct argp_state *state, const char *name, char *arg, void *out)
 {
-    *(uint64_t *)out = (uint64_t)take_number(state, name, arg, 0, 9007199254740992.0);
+    *(uint64_t *)out = (uint64_t)take_int(state, name, arg, 0, 9007199254740992);
 }
 
 static error_t
@@ -150,7 +150,7 @@ parse_sampling(int key, char *arg, struct argp_state *state)
         TAKE_NUMBER(OPT_TEMPERATURE, &t->temperature, 0, 10),
         TAKE_NUMBER(OPT_TOP_P, &t->top_p, 0, 1),
         TAKE_INT(OPT_MAX_TOKENS, &t->max_tokens, 1, 1000000),
-        TAKE_NUMBER(OPT_TIMEOUT, &t->timeout_s, 1, 86400),
+        TAKE_SECONDS(OPT_TIMEOUT, &t->timeout_s, 1, 86400),
         TAKE_INT(OPT_ATTEMPTS, &t->attempts, 1, 100),
         TAKE_CALL(OPT_SEED, take_seed, &t->seed),
         TAKE_FLAG(OPT_PLAIN, &t->is_plain),

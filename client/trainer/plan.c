@@ -32,7 +32,7 @@ take_kind(struct argp_state *state, const char *name, char *arg, void *out)
 static void
 take_mix(struct argp_state *state, const char *name, char *arg, void *out)
 {
-    *(int *)out = (int)lround(100 * take_number(state, name, arg, 0, 1));
+    *(int *)out = (int)lround(100 * take_number(state, name, arg, "", 0, 1));
 }
 
 static error_t

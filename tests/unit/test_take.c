@@ -112,8 +112,19 @@ what_is_left_out_stays_as_it_was(void **state)
 static void
 a_bad_line_ends_the_program(void **state)
 {
-    static const char *const lines[] = { "-n 0 one",       "-n 1.5 one",    "-n x one",
-                                         "--wait=101 one", "one two three", "-q" };
+    static const char *const lines[] = { "-n 0 one",
+                                         "-n 1.5 one",
+                                         "-n x one",
+                                         "-n 3.0 one",
+                                         "-n 0x3 one",
+                                         "-n 3e0 one",
+                                         "-n 99999999999999999999 one",
+                                         "--wait=nan one",
+                                         "--wait=inf one",
+                                         "--wait=1e999 one",
+                                         "--wait=101 one",
+                                         "one two three",
+                                         "-q" };
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
