@@ -263,11 +263,11 @@ seconds_since(int64_t start_ns)
     return (double)(clock_monotonic_ns() - start_ns) / 1e9;
 }
 
-/* May this be a daemon that restarts? 503 is one that drains or starts. */
+/* May this be a daemon that restarts? 503 is one that drains or starts, 502 and 504 are a proxy without it. */
 static bool
 is_passing(const struct exchange *x)
 {
-    return x->code == CLI_NETWORK || x->answer.status == 503;
+    return x->code == CLI_NETWORK || (x->answer.status >= 502 && x->answer.status <= 504);
 }
 
 static void
