@@ -43,16 +43,20 @@ static int
 fetch(struct sums *s, const char *path, json_t **page)
 {
     AUTO_BUFFER struct buffer full = BUFFER_INIT;
+    AUTO_FREE char *task = NULL;
+    int code = s->task ? api_find_task(s->cli, s->task, &task) : CLI_OK;
 
+    if (code != CLI_OK)
+        return code;
     api_query(&full, path,
               (const struct api_pair[]){ { "limit", s->limit },
                                          { "window", s->window },
-                                         { "task", s->task },
+                                         { "task", task },
                                          { "run", s->run },
                                          { "class", s->class },
                                          { "cursor", s->cursor },
                                          { NULL, NULL } });
-    int code = api_call(s->cli, "GET", full.data, NULL, page);
+    code = api_call(s->cli, "GET", full.data, NULL, page);
     if (code == CLI_OK && s->cli->is_json)
         text_json(*page);
     return code;

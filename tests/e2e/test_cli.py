@@ -506,7 +506,7 @@ def test_failures_and_the_leaderboard_are_tables(script: Script) -> None:
     script.on("GET /v1/failures", (200, {"n": 9, "kinds": 3, "items": [row]}))
     script.on("GET /v1/leaderboard", (200, {"items": [{"task": "sha256:ab", "task_name": "softmax", "n": 4}]}))
     done = verifier(script, "failures", "--window=7d", "--task=softmax", "--run=r/1", "--class=compile", "--limit=1")
-    assert script.calls[-1][1] == "/v1/failures?limit=1&window=7d&task=softmax&run=r%2F1&class=compile"
+    assert script.calls[-1][1] == "/v1/failures?limit=1&window=7d&task=sha256%3Aab&run=r%2F1&class=compile"
     assert done.stdout.decode().splitlines()[1].split() == ["7", "compile", "compile", ID, "no", "'tanhh'"]
     assert "1 of 3 kinds" in done.stderr.decode()
     done = verifier(script, "leaderboard", "--cursor=c&1")
