@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/classes.h"
 #include "common/log.h"
 #include "server/store/labels.h"
 
@@ -187,6 +188,14 @@ exchange_policy_version(struct exchange *x, const char **version)
     *version = target_value(&x->target, "policy_version");
     return !*version || target_value(&x->target, "run") ||
            exchange_bad_parameter(x, "policy_version", "goes with run");
+}
+
+bool
+exchange_class(struct exchange *x, const char **class_)
+{
+    *class_ = target_value(&x->target, "class");
+    return !*class_ || class_find(*class_) != CLASS_NONE ||
+           exchange_bad_parameter(x, "class", "is not a class of verdicts");
 }
 
 /* The same query with another cursor. Everything that is not unreserved (RFC 3986) is escaped. */

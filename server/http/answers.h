@@ -46,6 +46,8 @@ void page_answer(struct exchange *x, struct exchange_read *call);
 bool exchange_run(struct exchange *x, const char **run, int64_t *step);
 /* policy_version=, which goes with a run too: NULL where it is not asked for (view). False: the problem is sent. */
 bool exchange_policy_version(struct exchange *x, const char **version);
+/* class=, one of those of verdicts: NULL where it is not asked for (view). False: the problem is sent. */
+bool exchange_class(struct exchange *x, const char **class_);
 /* {"items":[…],"next":…} with its Link header; items is taken, next may be NULL (a cursor, borrowed). */
 void exchange_page(struct exchange *x, json_t *items, const char *next);
 /* The same; items: the text between the brackets, taken and left empty. next contains nothing that needs escaping. */

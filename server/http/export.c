@@ -254,12 +254,13 @@ read_filter(struct exchange *x, struct export *e)
         return exchange_bad_parameter(x, "group", "is not an id");
     if (!read_moment(x, "since", e->since) || !read_moment(x, "before", e->before))
         return false;
-    const char *run, *version, *own = exchange_client(x);
-    if (!exchange_run(x, &run, &f->step) || !exchange_policy_version(x, &version))
+    const char *run, *version, *class_, *own = exchange_client(x);
+    if (!exchange_run(x, &run, &f->step) || !exchange_policy_version(x, &version) ||
+        !exchange_class(x, &class_))
         return false;
     f->run = exchange_read_keep(&e->call, run);
     f->policy_version = exchange_read_keep(&e->call, version);
-    f->class_ = exchange_read_keep(&e->call, target_value(&x->target, "class"));
+    f->class_ = exchange_read_keep(&e->call, class_);
     f->client = exchange_read_keep(&e->call, own ? own : target_value(&x->target, "client"));
     snprintf(e->group_id, sizeof(e->group_id), "%s", group ? group : "");
     f->group_id = group ? e->group_id : NULL;

@@ -548,19 +548,16 @@ read_filter(struct exchange *x, struct submission_filter *f)
 
     *f = (struct submission_filter){
         .state = state ? submission_state_find(state) : -1,
-        .class_ = target_value(&x->target, "class"),
         .client = target_value(&x->target, "client"),
         .group_id = target_value(&x->target, "group"),
         .before = target_value(&x->target, "cursor"),
         .limit = exchange_limit(x),
     };
     if (f->limit == 0 || !exchange_run(x, &f->run, &f->step) ||
-        !exchange_policy_version(x, &f->policy_version))
+        !exchange_policy_version(x, &f->policy_version) || !exchange_class(x, &f->class_))
         return false;
     if (state && f->state < 0)
         return exchange_bad_parameter(x, "state", "is one of queued, running, done, cancelled");
-    if (f->class_ && class_find(f->class_) == CLASS_NONE)
-        return exchange_bad_parameter(x, "class", "is not a class of verdicts");
     if (f->group_id && !id_is_valid(f->group_id))
         return exchange_bad_parameter(x, "group", "is not an id");
     if (f->before && !id_is_valid(f->before))

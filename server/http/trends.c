@@ -270,15 +270,11 @@ failure_list(struct exchange *x)
         .read = read_failures, .answer = answer_failures, .free = free_sums, .what = "failures"
     };
     const struct window *w = window_of(x, "24h", 86400);
-    const char *class_ = target_value(&x->target, "class");
+    const char *class_;
     int limit = w ? exchange_limit(x) : 0;
 
-    if (limit == 0)
+    if (limit == 0 || !exchange_class(x, &class_))
         return;
-    if (class_ && class_find(class_) == CLASS_NONE) {
-        exchange_bad_parameter(x, "class", "is not a class of verdicts");
-        return;
-    }
     struct sums_read *c = sums_read_new(x, &call, limit);
     if (!c)
         return;

@@ -142,6 +142,7 @@ def test_since_and_before_part_the_rows(filled: tuple[Client, Daemon, list[Json]
         ("state=lost&what=submissions", "state"),
         ("state=queued", "state"),
         ("group=x", "group"),
+        ("class=mismach", "class"),
         ("since=yesterday", "since"),
         ("before=2026-13-01", "before"),
         ("before=2026-01-01T00:00:00", "before"),
