@@ -18,6 +18,7 @@
 #include "server/config.h"
 #include "server/submission/funnel.h"
 #include "server/http/http.h"
+#include "server/http/notices.h"
 #include "server/retention.h"
 #include "server/notify.h"
 #include "server/store/store.h"
@@ -197,23 +198,36 @@ check_store_path(const char *path, struct error *err)
     return error_set(err, ERR_SYS, "store: %s", path);
 }
 
-/* The files that the settings name, before anything is made or begun. */
+/* Other machines are let in with tokens only. */
 static int
-check_files(const struct config *c, struct error *err)
+check_tokens(const struct config *c, struct error *err)
 {
     struct token_list tokens;
-    int rc = store_is_file(c->store) ? check_store_path(c->store, err) : 0;
+    int rc = token_list_load(c->tokens, &tokens, err);
 
-    if (rc == 0)
-        rc = scratch_check(c->scratch, err);
-    if (rc != 0)
-        return rc;
-    rc = token_list_load(c->tokens, &tokens, err);
     token_list_release(&tokens);
+    if (rc == ERR_NOTFOUND && !config_is_loopback(c))
+        return error_set(err, ERR_INPUT,
+                         "listen: %s can be reached from other machines, and there are no tokens in %s: make "
+                         "one with verifierd token new",
+                         c->listen, c->tokens);
     if (rc == 0 || rc == ERR_NOTFOUND)
         return 0;
     error_prefix(err, "tokens");
     return rc;
+}
+
+/* The files that the settings name, before anything is made or begun. */
+static int
+check_files(const struct config *c, struct error *err)
+{
+    int rc = store_is_file(c->store) ? check_store_path(c->store, err) : 0;
+
+    if (rc == 0)
+        rc = scratch_check(c->scratch, err);
+    if (rc == 0)
+        rc = check_tokens(c, err);
+    return rc == 0 && *c->notify_hosts ? notices_check_key(c->notify_key, err) : rc;
 }
 
 /* All that a start can know before anything is made or begun. layers: as workers_check() gives them. */

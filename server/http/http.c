@@ -166,23 +166,6 @@ listen_open(struct http *h, int *out, struct error *err)
 
 /* --- life --- */
 
-/* Other machines are let in with tokens only. */
-static int
-start_keyring(struct http *h, struct error *err)
-{
-    int rc = keyring_new(h->config->tokens, &h->keyring, err);
-
-    if (rc != 0)
-        return rc;
-    if (keyring_is_on(h->keyring) || config_is_loopback(h->config))
-        return 0;
-    return error_set(
-        err, ERR_INPUT,
-        "listen: %s can be reached from other machines, and there are no tokens in %s: make one with "
-        "verifierd token new",
-        h->config->listen, h->config->tokens);
-}
-
 static void
 overdue_cb(struct connection *c)
 {
@@ -293,7 +276,7 @@ http_new(uv_loop_t *loop, const struct config *config, struct funnel *funnel, st
         http_free(h);
         return error_set(err, ERR_NOMEM, "no memory for HTTP");
     }
-    int rc = start_keyring(h, err);
+    int rc = keyring_new(config->tokens, &h->keyring, err);
     if (rc == 0)
         rc = notices_new(config->notify_hosts, config->notify_key, &h->notices, err);
     if (rc == 0)

@@ -409,6 +409,16 @@ read_key(const char *path, char key[KEY_MAX + 1], struct error *err)
 }
 
 int
+notices_check_key(const char *key_file, struct error *err)
+{
+    char key[KEY_MAX + 1];
+    int rc = read_key(key_file, key, err);
+
+    sodium_memzero(key, sizeof(key));
+    return rc;
+}
+
+int
 notices_new(const char *hosts, const char *key_file, struct notices **out, struct error *err)
 {
     *out = NULL;

@@ -24,6 +24,9 @@ int notices_new(const char *hosts, const char *key_file, struct notices **out, s
 /* Notices that were not delivered are dropped, and a log line gives their number. NULL is fine. */
 void notices_free(struct notices *n);
 
+/* Whether that file has a key: 0, ERR_INPUT or ERR_SYS. */
+int notices_check_key(const char *key_file, struct error *err);
+
 /* Whether it may be posted there. 0, or ERR_INPUT, with words that go after "/notify_url ". */
 int notices_check(const struct notices *n, const char *url, struct error *err);
 /* Post that this group has ended; both copied. */

@@ -95,7 +95,11 @@ def test_a_token_is_rotated_without_a_gap(daemon: Daemon) -> None:
 
 def test_without_tokens_nobody_listens_to_the_world(tmp_path: Path) -> None:
     python = [f"--python={os.environ['PYTHON']}"] if "PYTHON" in os.environ else []
-    for flags, words in (([], "set allow_remote"), (["--allow-remote"], "there are no tokens")):
+    for flags, words in (
+        ([], "set allow_remote"),
+        (["--allow-remote"], "there are no tokens"),
+        (["--allow-remote", "--check-config"], "there are no tokens"),
+    ):
         done = subprocess.run(
             [str(service.BINARY), "--listen=0.0.0.0:0", f"--store={tmp_path / 'store.db'}", *python, *flags],
             capture_output=True,

@@ -921,8 +921,9 @@ def python() -> str:
         (["--harness=/nowhere"], "/nowhere/zygote.py cannot be read"),
         (["--sandbox-require=seccomp,unheard_of"], "unheard_of"),
         (["--device=cuda:0,255"], "cuda:0,255"),
+        (["--notify-hosts=hooks.example", "--notify-key=/nowhere"], "notify_key: read /nowhere"),
     ],
-    ids=["no interpreter", "no Python", "no harness", "no such layer", "no such GPU"],
+    ids=["no interpreter", "no Python", "no harness", "no such layer", "no such GPU", "no key"],
 )
 def test_what_the_workers_lack_is_told_before_it_listens(
     flags: list[str], words: str, check: bool, tmp_path: Path
