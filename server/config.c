@@ -798,6 +798,11 @@ check_notify(const struct config *c, struct error *err)
 {
     if (*c->notify_hosts && !*c->notify_key)
         return error_set(err, ERR_INPUT, "notify_hosts needs notify_key, a file with the key that signs");
+    if (strpbrk(c->notify_hosts, "/,"))
+        return error_set(
+            err, ERR_INPUT,
+            "notify_hosts is HOST or HOST:PORT, several with blanks between them, not \"%.100s\"",
+            c->notify_hosts);
     return 0;
 }
 

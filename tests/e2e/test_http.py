@@ -815,6 +815,8 @@ def test_flags_about_the_program() -> None:
         ("device = gpu\n", "device is auto"),
         ('store = ""\n', "conf:1:9: store is empty"),
         ("pool = {\n", "conf:1:8: pool is a whole"),
+        ('notify_hosts = "https://hooks.example"\nnotify_key = k\n', "notify_hosts is HOST or HOST:PORT"),
+        ('notify_hosts = "a.example,b.example"\nnotify_key = k\n', "notify_hosts is HOST or HOST:PORT"),
     ],
 )
 def test_a_bad_file_is_refused_with_its_place(tmp_path: Path, text: str, complaint: str) -> None:
