@@ -77,11 +77,13 @@ const struct argp judge_argp =
 static void __attribute__((noreturn))
 run_daemon(const struct judge *j, const char *program, int out, pid_t parent)
 {
-    char store[64], log[64], python[PATH_MAX + 16], config[PATH_MAX + 16];
-    const char *argv[8] = { program, "--listen=127.0.0.1:0", store };
-    size_t n = 3;
+    char store[64], scratch[64], log[64], python[PATH_MAX + 16], config[PATH_MAX + 16];
+    /* Without the tokens of a --config, and not in the scratch directory of a daemon that has the same. */
+    const char *argv[8] = { program, "--listen=127.0.0.1:0", "--tokens=", store, scratch };
+    size_t n = 5;
 
     snprintf(store, sizeof(store), "--store=%s/store.db", j->directory);
+    snprintf(scratch, sizeof(scratch), "--scratch=%s/scratch", j->directory);
     snprintf(log, sizeof(log), "%s/log", j->directory);
     if (j->python) {
         snprintf(python, sizeof(python), "--python=%s", j->python);

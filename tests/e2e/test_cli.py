@@ -856,6 +856,22 @@ def test_judge_needs_no_daemon_and_leaves_nothing() -> None:
     assert judged_stores() == before
 
 
+def test_judge_takes_neither_the_tokens_nor_the_scratch_of_its_config(tmp_path: Path) -> None:
+    scratch, config, store = tmp_path / "scratch", tmp_path / "conf", tmp_path / "store.db"
+    new = [str(service.BINARY), "token", "new", "--name=a", "--client=a", "--scope=submit", f"--store={store}"]
+    subprocess.run(new, check=True, capture_output=True)
+    config.write_text(f"tokens = {store}.tokens\nscratch = {scratch}\n")
+    tests = service.ROOT / "tests"
+    done = judge(
+        str(tests / "candidates/relu/honest.py"),
+        f"--task={tests / 'tasks/relu.py'}",
+        "--until=ast",
+        f"--config={config}",
+    )
+    assert done.returncode == 0, done.stderr
+    assert not scratch.exists()
+
+
 def test_judge_says_why_its_daemon_does_not_start(tmp_path: Path, source: str) -> None:
     before = judged_stores()
     done = verifier(Script(), "judge", source, "--task", source, "--python=/nowhere/python3")
