@@ -333,30 +333,20 @@ static const struct {
     void (*print)(void);
 } shells[] = { { "bash", print_bash }, { "zsh", print_zsh }, { "fish", print_fish } };
 
-static void
-take_shell(struct argp_state *state, const char *name, char *arg, void *out)
-{
-    void (**print)(void) = out;
-
-    (void)name;
-    for (size_t i = 0; i < ARRAY_LEN(shells); i++)
-        if (state->arg_num == 0 && strcmp(arg, shells[i].name) == 0)
-            *print = shells[i].print;
-    if (!*print || state->arg_num > 0)
-        argp_error(state, "SHELL is one of bash, zsh, fish, not \"%s\"", arg);
-}
-
 const struct argp completion_argp = CLI_ARGP(
     NULL, "SHELL", "Print what makes a shell complete commands and options.\vSHELL: bash, zsh or fish.");
 
 int
 completion_command(struct cli *cli, int argc, char **argv)
 {
-    void (*print)(void) = NULL;
+    const char *shell = NULL;
 
-    CLI_TAKE(cli, &completion_argp, argc, argv, TAKE_CALL(ARGP_KEY_ARG, take_shell, &print));
-    if (!print)
-        return cli_complain(CLI_USAGE, "which SHELL: bash, zsh or fish?");
-    print();
-    return CLI_OK;
+    CLI_TAKE(cli, &completion_argp, argc, argv, TAKE_ARGUMENT(&shell, "which SHELL: bash, zsh or fish?"));
+    for (size_t i = 0; i < ARRAY_LEN(shells); i++) {
+        if (strcmp(shell, shells[i].name) == 0) {
+            shells[i].print();
+            return CLI_OK;
+        }
+    }
+    return cli_complain(CLI_USAGE, "SHELL is one of bash, zsh, fish, not \"%s\"", shell);
 }

@@ -1067,6 +1067,7 @@ def test_refusals(script: Script, source: str, answer: tuple[int, object], code:
         (["--version"], 0),
         (["completion"], 2),
         (["completion", "tcsh"], 2),
+        (["completion", "bash", "zsh"], 2),
         (["version", "x"], 2),
         (["task", "--help"], 0),
     ],
