@@ -269,6 +269,8 @@ put_pair(json_t *object, char *pair, struct error *err)
     *dot = '\0';
     if (!json_object_get(object, pair))
         json_object_set_new(object, pair, json_object());
+    if (!json_is_object(json_object_get(object, pair)))
+        return error_set(err, ERR_INPUT, "%.60s is a section: %.60s.KEY=VALUE", pair, pair);
     return json_object_set_new(json_object_get(object, pair), dot + 1, value_of(value));
 }
 
