@@ -292,7 +292,9 @@ has_room(const struct funnel *f, size_t n, struct funnel_answer *a)
         if (elsewhere_owned(f->elsewhere) > 0)
             snprintf(left, sizeof(left), ", %lld of them for other nodes",
                      (long long)elsewhere_owned(f->elsewhere));
-        json_refuse(&a->fault, "", "%lld submissions wait already%s", (long long)admission_waiting(f), left);
+        json_refuse(&a->fault, "",
+                    "%lld submissions wait already%s, of queue_limit %lld; try later or raise it",
+                    (long long)admission_waiting(f), left, (long long)f->config->queue_limit);
     }
     return a->refusal == FUNNEL_OK;
 }
@@ -316,8 +318,11 @@ has_gpu(const struct funnel *f, const char *gpu, struct funnel_answer *a)
     for (int i = 0; i < f->n_device_workers; i++)
         is_known &= !device_worker_is_gpu(f->device_workers[i]) || device_worker_gpu(f->device_workers[i]);
     a->refusal = is_known ? FUNNEL_BAD : FUNNEL_UNAVAILABLE;
-    json_refuse(&a->fault, "/gpu",
-                is_known ? "no GPU here is called so" : "the GPU has not said its name yet");
+    if (is_known)
+        json_refuse(&a->fault, "/gpu", "no GPU here has \"%.60s\" in its name%s%s", gpu,
+                    *wants.gpu ? ": there is " : "", wants.gpu);
+    else
+        json_refuse(&a->fault, "/gpu", "the GPU has not said its name yet");
     return false;
 }
 

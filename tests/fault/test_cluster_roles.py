@@ -197,7 +197,9 @@ def test_what_is_left_to_others_counts_until_it_ends(roles: Roles) -> None:
     left_to_others(client, 3)
     full = post()
     assert (full.status, full.json()["code"]) == (429, "queue_full")
-    assert full.json()["detail"] == "3 submissions wait already, 3 of them for other nodes"
+    assert full.json()["detail"] == (
+        "3 submissions wait already, 3 of them for other nodes, of queue_limit 3; try later or raise it"
+    )
     assert int(full.headers["Retry-After"]) >= 1
     assert client.call("DELETE", f"/v1/submissions/{held[0]['id']}").status == 200
     client.wait(str(held[0]["id"]), LIMIT_S)
@@ -265,6 +267,7 @@ def test_a_daemon_by_itself_refuses_who_asks_for_a_gpu_that_it_lacks() -> None:
             body = {"task": "scripted", "candidate": "# script: timing=1.3\n", "gpu": "H100"}
             status, document = node.call("POST", "/v1/submissions", body)
             assert (status, document["errors"][0]["pointer"]) == (400, "/gpu"), document
+            assert document["errors"][0]["detail"].startswith('no GPU here has "H100" in its name'), document
         finally:
             node.stop()
 
