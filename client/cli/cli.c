@@ -26,6 +26,14 @@ cli_complain(enum cli_exit code, const char *format, ...)
     return (int)code;
 }
 
+int
+cli_misuse(const char *command, const char *text)
+{
+    fprintf(stderr, "%s: %s\nTry `%s --help' or `%s --usage' for more information.\n", command, text, command,
+            command);
+    return CLI_USAGE;
+}
+
 static void
 interrupted(int signal_number)
 {

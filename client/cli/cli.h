@@ -57,6 +57,9 @@ void cli_take(void *child, const struct argp *argp, int argc, char **argv, const
 /* Print "verifier: ..." on stderr; returns code. */
 int cli_complain(enum cli_exit code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* What argp_error() prints, once argp has ended; command: argv[0]. Returns CLI_USAGE. */
+int cli_misuse(const char *command, const char *text);
+
 /* Say what to do with this id when the user presses Ctrl-C; "" or NULL: nothing to say. Copied. */
 void cli_note_id(const char *id);
 

@@ -107,7 +107,7 @@ group_command(struct cli *cli, int argc, char **argv)
              TAKE_INT(OPT_TOP, &g.time_top_k, 1, GROUP_MAX), TAKE_INT(OPT_STOP, &g.stop, 1, GROUP_MAX),
              TAKE_SECONDS(OPT_DEADLINE, &g.deadline_s, 0.001, 1e7), TAKE_TEXT(OPT_NOTIFY, &g.notify_url));
     if (g.n == 0)
-        return cli_complain(CLI_USAGE, "which FILEs?");
+        return cli_misuse(argv[0], "which FILEs?");
     int code = submit_group(&g);
     ask_release(&g.ask);
     return code;

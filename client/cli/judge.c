@@ -237,7 +237,7 @@ judge_command(struct cli *cli, int argc, char **argv)
              TAKE_CALL(OPT_UNTIL, pass_on, &j), TAKE_CALL(OPT_COMPLETION, pass_on, &j),
              TAKE_CALL(OPT_SANITIZE, pass_on, &j));
     if (!j.reference)
-        return cli_complain(CLI_USAGE, "which --task?");
+        return cli_misuse(argv[0], "which --task?");
     cli->is_alone = true;
     cli->token = NULL;
     int code = start(&j);

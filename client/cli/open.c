@@ -48,7 +48,7 @@ open_page_command(struct cli *cli, int argc, char **argv)
 
     CLI_TAKE(cli, &open_page_argp, argc, argv, TAKE_ARGUMENT(&id, NULL), TAKE_TEXT(OPT_RUN, &run));
     if (id && run)
-        return cli_complain(CLI_USAGE, "ID and --run are a page each");
+        return cli_misuse(argv[0], "ID and --run are a page each");
     size_t size = strlen(cli->url);
     while (size > 0 && cli->url[size - 1] == '/')
         size--;
@@ -77,7 +77,7 @@ get_command(struct cli *cli, int argc, char **argv)
 
     CLI_TAKE(cli, &get_argp, argc, argv, TAKE_ARGUMENT(&wanted, "which PATH?"));
     if (wanted[0] != '/')
-        return cli_complain(CLI_USAGE, "a PATH begins with /, as /v1/trends does");
+        return cli_misuse(argv[0], "a PATH begins with /, as /v1/trends does");
     int code = api_get_text(cli, wanted, &text);
     if (code != CLI_OK)
         return code;

@@ -139,7 +139,7 @@ rescore_command(struct cli *cli, int argc, char **argv)
              TAKE_CALL(OPT_EXPR, take_member, reward), TAKE_CALL(OPT_SPEED, take_member, reward),
              TAKE_CALL(OPT_HACK, take_hack, reward));
     if ((group != NULL) == (json_array_size(ids) > 0))
-        return cli_complain(CLI_USAGE, "name submissions, or a --group");
+        return cli_misuse(argv[0], "name submissions, or a --group");
     if (json_object_size(params) > 0)
         json_object_set(reward, "params", params);
     AUTO_JSON json_t *body = json_pack("{s:O}", "reward", reward);

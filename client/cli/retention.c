@@ -54,5 +54,5 @@ retention_command(struct cli *cli, int argc, char **argv)
         text_json(state);
     else
         view_document(state);
-    return runs && error ? cli_complain(CLI_REFUSED, "it ended early") : CLI_OK;
+    return runs && error ? cli_complain(CLI_REFUSED, "it ended early: %s", error) : CLI_OK;
 }

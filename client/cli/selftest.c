@@ -79,7 +79,7 @@ selftest_command(struct cli *cli, int argc, char **argv)
              TAKE_CALL(OPT_CORPUS, pass_on, &s), TAKE_CALL(OPT_POLICY, pass_on, &s),
              TAKE_CALL(OPT_ONLY, pass_on, &s), TAKE_CALL('n', pass_on, &s));
     if (s.is_quick && s.is_part)
-        return cli_complain(CLI_USAGE, "--quick goes with neither --policy nor --only");
+        return cli_misuse(argv[0], "--quick goes with neither --policy nor --only");
     if (cli->is_json)
         words[s.n++] = json;
     int rc = setenv("VERIFIERD_URL", cli->url, 1) |

@@ -10,6 +10,13 @@ const struct argp submit_argp = {
     children, NULL,      NULL
 };
 
+static void
+take_another(struct argp_state *state, const char *name, char *arg, void *out)
+{
+    (void)name, (void)arg, (void)out;
+    argp_error(state, "one FILE at a time; `verifier group` takes several");
+}
+
 static int
 submit(const struct ask *ask, const char *file)
 {
@@ -31,7 +38,8 @@ submit_command(struct cli *cli, int argc, char **argv)
     struct ask ask = { .cli = cli, .limit_s = -1 };
     const char *file = NULL;
 
-    CLI_TAKE(&ask, &submit_argp, argc, argv, TAKE_ARGUMENT(&file, "which FILE?"));
+    CLI_TAKE(&ask, &submit_argp, argc, argv, TAKE_ARGUMENT(&file, "which FILE?"),
+             TAKE_CALL(ARGP_KEY_ARG, take_another, NULL));
     int code = submit(&ask, file);
     ask_release(&ask);
     return code;

@@ -1080,6 +1080,33 @@ def test_exit_codes(script: Script, arguments: list[str], code: int) -> None:
         assert done.stderr.startswith(b"verifier") or done.stderr.startswith(b"Usage: verifier")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["submit", "a.py", "b.py", "--task=softmax"], "one FILE at a time; `verifier group` takes several"),
+        (["completion", "bash", "zsh"], 'unexpected argument "zsh"'),
+        (["submit", "-", "--task=softmax", "--wait=x"], '--wait takes a number of seconds from 0 to 1e+07, not "x"'),
+        (["group", "--task=softmax"], "which FILEs?"),
+        (["judge", "-"], "which --task?"),
+        (["rescore"], "name submissions, or a --group"),
+        (["rescore", ID, "--version=x"], '--version takes a whole number from 1 to 1000, not "x"'),
+        (["open", ID, "--run=r"], "ID and --run are a page each"),
+        (["selftest", "--quick", "--only=x"], "--quick goes with neither --policy nor --only"),
+    ],
+)
+def test_a_wrong_line_is_told_with_where_to_read_on(script: Script, arguments: list[str], said: str) -> None:
+    done = verifier(script, *arguments)
+    first, second, *_ = done.stderr.decode().splitlines()
+    assert (done.returncode, first) == (2, f"verifier {arguments[0]}: {said}")
+    assert second.startswith(f"Try `verifier {arguments[0]} --help'") and script.calls == []
+
+
+def test_a_sweep_that_ends_early_says_why(script: Script) -> None:
+    script.on("POST /v1/retention", (202, {"running": False, "last": {"error": "the disk is full"}}))
+    done = verifier(script, "retention", "--run")
+    assert done.returncode == 6 and b"it ended early: the disk is full" in done.stderr
+
+
 def test_bytes_that_are_no_text_are_refused(script: Script) -> None:
     done = verifier(script, "submit", "-", "--task", "softmax", text=b"\xff")
     assert done.returncode == 2
