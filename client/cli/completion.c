@@ -339,7 +339,7 @@ const struct argp completion_argp = CLI_ARGP(
 int
 completion_command(struct cli *cli, int argc, char **argv)
 {
-    const char *shell = NULL;
+    const char *shell = "";
 
     CLI_TAKE(cli, &completion_argp, argc, argv, TAKE_ARGUMENT(&shell, "which SHELL: bash, zsh or fish?"));
     for (size_t i = 0; i < ARRAY_LEN(shells); i++) {
