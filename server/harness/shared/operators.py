@@ -109,8 +109,9 @@ def _calculates(call: Call) -> bool:
     name = call.op.split(".")[1]
     if name == "linspace":
         return any(isinstance(end, Ref | Sym) for end in call.args[:2])
-    if call.op == "aten.arange.start_step":
-        return any(isinstance(number, Sym) for number in (call.args[0], *call.args[2:]))
+    if call.op.startswith("aten.arange.start"):
+        named = (value for key, value in call.kwargs if key in ("start", "step"))
+        return any(isinstance(number, Sym) for number in (*call.args[:1], *call.args[2:], *named))
     numbers = (*call.args, *(value for _, value in call.kwargs)) if name in FILLS else ()
     return any(isinstance(number, Sym) and isinstance(number.expr, Operation) for number in numbers)
 
