@@ -186,3 +186,15 @@ def test_a_process_that_is_lost_at_a_size_that_decides_nothing_is_ended(
     judge.Job.tell_generality(job, report)
     assert job.candidate.end.call_count == is_gone
     assert "timeout: as told" in str(report.generality)
+
+
+def test_a_process_that_is_lost_is_right_in_no_later_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = [{"name": f"size {size}", "overrides": {}} for size in range(4)]
+    monkeypatch.setattr(judge, "others_of", lambda spec, device: sizes)
+    results = iter([judge.CaseResult("size 0"), judge.CaseResult("size 1", "timeout", "as told", is_gone=True)])
+    job = mock.MagicMock(is_planned=True, _judge_items=lambda items: None, _case=lambda *_, **__: next(results))
+    job.reference.model.return_value = "own.0", []
+    report = judge.Report("timing", "pass")
+    judge.Job.tell_generality(job, report)
+    assert report.detail["shapes"]["share"] == 1 / 4
+    assert str(report.generality).startswith("right in 1 of 4 cases")

@@ -514,13 +514,14 @@ class Job:
                     break
         failed = next(((case, result) for case, result in results if result.class_ is not None), None)
         held = sum(result.class_ is None for _, result in results)
+        of = len(asked) if results and results[-1][1].is_gone else len(results)  # none is right after a lost process
         if results:
             listed = [{key: one.json()[key] for key in ("name", "outcome", "class", "note")} for _, one in results]
-            report.detail["shapes"] = {"share": held / len(results), "results": listed}
+            report.detail["shapes"] = {"share": held / of, "results": listed}
         if failed is not None:
             case, result = failed
             where = f"{case['name']} {case['overrides']}" if case["overrides"] else case["name"]
-            text = f"right in {held} of {len(results)} cases of other sizes, dtypes and arguments; {where}"
+            text = f"right in {held} of {of} cases of other sizes, dtypes and arguments; {where}"
             report.generality = report.generality or f"{text}: {result.class_}: {result.note}"
 
     def _asks_all(self) -> bool:
