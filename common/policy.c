@@ -85,7 +85,7 @@ static const struct policy_key keys[] = {
       "A case in half precision, where other sizes judge and the reference takes it." },
     { "timing", "warmup", POLICY_INT, AT(timing.warmup), 0, 100, NULL, false,
       "Calls of each side before the trials." },
-    { "timing", "trials", POLICY_INT, AT(timing.trials), 1, 1000, NULL, false, "The most trials." },
+    { "timing", "trials", POLICY_INT, AT(timing.trials), 2, 1000, NULL, false, "The most trials." },
     { "timing", "fixed", POLICY_BOOL, AT(timing.fixed), 0, 0, NULL, false,
       "Exactly `trials`; no early stop." },
     { "timing", "events", POLICY_BOOL, AT(timing.events), 0, 0, NULL, false,

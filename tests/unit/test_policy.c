@@ -164,6 +164,7 @@ a_policy_can_be_written_in_one_word(void **state)
         { "strict,stagd=true", "/stagd" },
         { "strict,staged=maybe", "/staged" },
         { "strict,timing.trials=5000", "/timing/trials" },
+        { "strict,timing.trials=1", "/timing/trials" },
         { "strict,timing.trials.more=1", "/timing/trials.more" },
         { "timing=5,timing.trials=9", "timing is a section: timing.KEY=VALUE" },
         { "strict,hybrid,staged=true", "\"hybrid\" is not KEY=VALUE" },
