@@ -28,6 +28,7 @@ from shared.plan import (
     Choose,
     Constexpr,
     Descriptor,
+    Device,
     Dtype,
     Function,
     FunctionRef,
@@ -217,6 +218,17 @@ def run(
     model = Model(trace, Functions(Source(SOURCE.encode()), functions), [kernel] * 3, allows=lambda _: True, lost=lost)
     model.construct(0)
     return model.call(tuple(inputs))
+
+
+def state_that_nothing_writes_is_nan() -> None:
+    kept = Call("aten.empty.memory_format", (List((3,)),), (("device", Device("cuda")),), leaf(0, 3), 7)
+    steps = (Call("aten.clone.default", (Ref(0),), (), leaf(1, 3), 8),)
+    trace = Trace("own", False, (), (), (), (kept,), steps, leaf(1, 3))
+    model = Model(trace, Functions(Source(SOURCE.encode()), []), [], allows=lambda _: True)
+    model.construct(0)
+    model.warm_up([])
+    got = model.call(())
+    assert got.isnan().all(), got
 
 
 OUTER = [("x", "*fp32"), ("n", "i32"), ("B", "constexpr"), ("K", "constexpr")]

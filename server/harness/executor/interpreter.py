@@ -187,8 +187,9 @@ class Model(Replay):
             return super().call(inputs, guards, after)
 
     def warm_up(self, inputs: list[Any]) -> None:
-        """Make the state, once."""
-        self.prepare()
+        """Make the state, once. What it leaves unwritten is NaN, as on a GPU."""
+        with poisoned():
+            self.prepare()
 
     def call_silently(self, *inputs: Any) -> Any:
         """The same with none of the candidate's kernels launched, and what nothing wrote filled with NaN."""
