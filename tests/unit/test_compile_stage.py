@@ -653,6 +653,24 @@ def test_a_launcher_is_begun_beside_its_kernel_and_built_once(tmp_path: Path, mo
     assert record.flags == {"launcher_not_built"}
 
 
+@pytest.mark.parametrize("where", ["__init__", "forward"])
+def test_the_time_of_the_other_sizes_is_that_of_all_together(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from live import compile_stage
+    from tracer import trace
+
+    begun: list[str] = []
+
+    def last(case: Any) -> None:
+        begun.append(case)
+        time.sleep(2)
+
+    monkeypatch.setattr(compile_stage, "OTHER_CASES_S", 0.2)
+    monkeypatch.setattr(trace, "inputs_of", lambda case: [case])
+    monkeypatch.setattr(trace, "build", lambda module, entry, case: last(case) if where == "__init__" else last)
+    compile_stage.compile_ahead(os, "Model", ["first", "second"])  # type: ignore[list-item]
+    assert begun == ["first"]
+
+
 def test_the_other_sizes_are_compiled_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from live import compile_stage
 

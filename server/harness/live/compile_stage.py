@@ -261,7 +261,7 @@ def _kind_of(error: BaseException, otherwise: str) -> str:
     return "oom" if isinstance(error, MemoryError) or out_of_memory else otherwise
 
 
-def _is_fake_limit(error: BaseException) -> bool:
+def _is_caused_by_fakes(error: BaseException) -> bool:
     """Whether fake tensors, not the candidate, are at fault, however deep the cause lies."""
     link: BaseException | None = error
     while link is not None:
@@ -281,8 +281,10 @@ def _import(source: bytes, scratch: Path) -> ModuleType:
 def _build(module: ModuleType, entry: str, case: tracer.Case) -> Any:
     try:
         return tracer.build(module, entry, case)
+    except tracer.Endless:
+        raise
     except BaseException as error:
-        if _is_fake_limit(error):
+        if _is_caused_by_fakes(error):
             raise
         raise Failure(_kind_of(error, "import"), wire.error_json(error)) from error
 
@@ -302,7 +304,7 @@ def _run_case(module: ModuleType, entry: str, case: tracer.Case, record: Record)
     try:
         model = _build(module, entry, case)
         model(*tracer.inputs_of(case))
-    except Failure:
+    except (Failure, tracer.Endless):
         raise
     except BaseException as error:
         failure = _compile_failure(error, record)
