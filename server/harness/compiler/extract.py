@@ -163,10 +163,12 @@ class Functions:
             self._defaults(index, lambda _index: None)
         self.link(range(len(functions)))
 
-    def closure(self, index: int, also: Sequence[int] = ()) -> list[int]:
-        """The function and all that it names, and `also` with theirs, in the order of their first mention."""
+    def closure(self, kernel: plan.Kernel) -> list[int]:
+        """The functions of a kernel: its own, those among its constants, and all that these name, in the order of
+        their first mention."""
         found: dict[int, None] = {}
-        waiting = [*reversed(also), index]
+        also = [at for _, value in kernel.constants for at in function_refs(value)]
+        waiting = [*reversed(also), kernel.function]
         while waiting:
             at = waiting.pop()
             if at not in found:

@@ -30,7 +30,7 @@ from triton.runtime.errors import OutOfResources, PTXASError
 from compiler import libdevice
 from compiler.check import CompilerRefusal
 from compiler.errors import kernel_error
-from compiler.extract import DTYPES, Functions, Source, constant, function_refs
+from compiler.extract import DTYPES, Functions, Source, constant
 
 PRUNED: Final = (OutOfResources, CompileTimeAssertionFailure, PTXASError)
 """The error that Triton's autotuner skips."""
@@ -126,16 +126,12 @@ def _check_kernel(kernel: plan.Kernel, functions: Functions) -> None:
         raise CompilerRefusal(text.name, text.line, f"there is no dtype {error}") from None
 
 
-def _closure(kernel: plan.Kernel, functions: Functions) -> list[int]:
-    return functions.closure(kernel.function, [at for _, value in kernel.constants for at in function_refs(value)])
-
-
 def compile_kernel(kernel: plan.Kernel, functions: Functions, target: str) -> Image:
     """Compile one kernel in this process. Raises what Triton raises, with `kernel_error` set.
 
     Writes into Triton's cache directory.
     """
-    made = functions.link(_closure(kernel, functions))
+    made = functions.link(functions.closure(kernel))
     function = made[kernel.function]
     device = fake_cuda.parse_target(target)
     try:
@@ -353,17 +349,13 @@ def _wanted(document: plan.Plan, outcomes: Mapping[int, wire.Json]) -> list[int]
     for trace in sorted(document.traces, key=_is_promised, reverse=True):
         for step in (*trace.construct, *trace.first, *trace.steps):
             if not isinstance(step, plan.Choose) or _is_promised(trace):
-                wanted |= set(_launched((step,)))
+                wanted |= set(plan.kernels_of((step,)))
                 continue
-            choices = [set(_launched(one.steps)) for one in step.alternatives]
+            choices = [set(plan.kernels_of(one.steps)) for one in step.alternatives]
             left = [one for one in choices if not any(outcomes[kernel]["error"] for kernel in one & known)]
             if left and not any(one <= known | wanted for one in left):
                 wanted |= left[0]
     return sorted(wanted - known)
-
-
-def _launched(steps: tuple[plan.Step, ...]) -> Iterator[int]:
-    return (step.kernel for step in plan.walk(steps) if isinstance(step, plan.Launch))
 
 
 # --- what it means for the plan ---
@@ -392,7 +384,7 @@ def settle(document: plan.Plan, errors: Mapping[int, KernelError]) -> tuple[list
 
 
 def _error_of(steps: Sequence[plan.Step], errors: Mapping[int, KernelError]) -> KernelError | None:
-    return next((errors[kernel] for kernel in _launched(tuple(steps)) if kernel in errors), None)
+    return next((errors[kernel] for kernel in plan.kernels_of(tuple(steps)) if kernel in errors), None)
 
 
 def build(source: bytes, document: plan.Plan, workers: int, *, others: bool = True) -> Images:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -166,7 +166,7 @@ class Model(Replay):
         took: dict[int, float] = {}
         failed: StepError | None = None
         for index, alternative in enumerate(step.alternatives):
-            if not all(self._kernels.has(kernel) for kernel in kernels_of(alternative.steps)):
+            if not all(self._kernels.has(kernel) for kernel in plan.kernels_of(alternative.steps)):
                 continue
             try:
                 took[index] = self._time(partial(run, index))
@@ -185,12 +185,3 @@ class Model(Replay):
             event.record()
         events[-1].synchronize()
         return statistics.median(a.elapsed_time(b) for a, b in itertools.pairwise(events))
-
-
-def kernels_of(steps: tuple[plan.Step, ...]) -> Iterator[int]:
-    for step in steps:
-        if isinstance(step, plan.Launch):
-            yield step.kernel
-        elif isinstance(step, plan.Choose):
-            for alternative in step.alternatives:
-                yield from kernels_of(alternative.steps)

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 import triton
 import triton.language as tl
-from compiler.extract import Functions, Text, constant, function_refs
+from compiler.extract import Functions, Text, constant
 from shared import plan, wire
 from triton.runtime import interpreter
 from triton.runtime.jit import mangle_type
@@ -200,20 +200,16 @@ class Model(Replay):
         finally:
             self._is_silent = False
 
-    def _closure(self, kernel: plan.Kernel) -> list[int]:
-        also = [found for _, value in kernel.constants for found in function_refs(value)]
-        return self._functions.closure(kernel.function, also)
-
     def _may_wait(self, index: int) -> bool:
         """A program of the kernel may wait for another: one that comes later in its order would never be run."""
         if index not in self._waits:
-            texts = [self._functions.texts[at] for at in self._closure(self._kernels[index])]
+            texts = [self._functions.texts[at] for at in self._functions.closure(self._kernels[index])]
             self._waits[index] = any(isinstance(node, ast.While) for text in texts for node in ast.walk(text.tree))
         return self._waits[index]
 
     def _link(self, index: int) -> dict[int, Any]:
         if index not in self._linked:
-            self._linked[index] = self._functions.link(self._closure(self._kernels[index]), interpreted)
+            self._linked[index] = self._functions.link(self._functions.closure(self._kernels[index]), interpreted)
         return self._linked[index]
 
     def _launch(self, step: plan.Launch, grid: tuple[int, int, int], args: tuple[Any, ...]) -> None:

@@ -28,7 +28,7 @@ class _Model(gpu.Model):
 
     def _quickest(self, step: plan.Choose, run: Callable[[int], None]) -> int:
         for index, alternative in enumerate(step.alternatives):
-            if all(self._kernels.has(kernel) for kernel in gpu.kernels_of(alternative.steps)):
+            if all(self._kernels.has(kernel) for kernel in plan.kernels_of(alternative.steps)):
                 return index
         raise StepError(step.line, "no configuration of this kernel compiles")
 

@@ -7,7 +7,7 @@ the first call after each `construct` or `load`, and not again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
@@ -162,7 +162,3 @@ class Replay:
     def __call__(self, *inputs: Any) -> Any:
         """The same with the inputs as forward() gets them."""
         return self.call(inputs)
-
-    def state(self) -> Sequence[torch.Tensor]:
-        """The tensors kept between calls (views): parameters, buffers, and those that the first call prepared."""
-        return list({id(tensor): tensor for tensor in (self._state or self._made).values()}.values())

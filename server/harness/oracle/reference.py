@@ -644,7 +644,7 @@ class Reference:
 
     def bind_runs(self, first: int, model: str, tree: Any, runs: Sequence[tuple[Run, int]], *, bells: int) -> None:
         """Calls from set `first` on. runs: how, and on which inputs, by how many sets these lie behind tree's."""
-        told = [Run("float64", run.tf32) if run is JITTERED else run for run, _ in runs]
+        told = [_told(run) for run, _ in runs]
         self.bells += bells
         self.peer.bind(
             first, model, tree, sets=len(runs), stride=self.sizes.inputs, runs=told, places=[at for _, at in runs],
@@ -715,7 +715,7 @@ class Reference:
         """One call for each, and a bell for all of them."""
         self.bells += 1
         size = self.sizes.inputs
-        told = [Run("float64", run.tf32) if run is JITTERED else run for run in runs]
+        told = [_told(run) for run in runs]
         self.peer.bind(
             0, model, tree, sets=len(runs), stride=size, runs=told, seed=CALL_SEED, training=training, bells=1
         )
@@ -999,6 +999,11 @@ def jitter(inputs: list[torch.Tensor]) -> None:
     """Move those of single precision by their last digits."""
     for index, view in enumerate(view for view in inputs if view.dtype is torch.float32):
         variations.jitter(view, CALL_SEED + index)
+
+
+def _told(run: Run) -> Run:
+    """A run as the process is asked for it, which does not know of jittered inputs."""
+    return Run("float64", run.tf32) if run is JITTERED else run
 
 
 def _is_narrow(inputs: list[torch.Tensor]) -> bool:

@@ -143,7 +143,6 @@ class DeviceTimer:
         self._tree: Any = None  # of the inputs in set 0
         self._empty_ns = 0.0
         self._host_ns: dict[str, float] = {}
-        self._seed: int | None = None
         self._pairs: list[tuple[float, float]] = []
         self._blocks: list[Json] = []
         self._unfinished: str | None = None  # why a fixed number of trials was not made

@@ -374,6 +374,11 @@ def walk(steps: tuple[Step, ...]) -> Iterator[Call | Launch]:
             yield step
 
 
+def kernels_of(steps: tuple[Step, ...]) -> Iterator[int]:
+    """The kernel of every launch, in order."""
+    return (step.kernel for step in walk(steps) if isinstance(step, Launch))
+
+
 def ids_in(arg: Any) -> set[int]:
     """The values that an argument names, or several in a tuple."""
     if isinstance(arg, Ref | Item | Descriptor | Address):
