@@ -84,7 +84,7 @@ static const struct policy_key keys[] = {
     { "variations", "dtype", POLICY_BOOL, AT(variations.dtype), 0, 0, NULL, false,
       "A case in half precision, where other sizes judge and the reference takes it." },
     { "timing", "warmup", POLICY_INT, AT(timing.warmup), 0, 100, NULL, false,
-      "Calls of each side before the trials." },
+      "Calls of each side before the trials; of plans bells, at least four." },
     { "timing", "trials", POLICY_INT, AT(timing.trials), 2, 1000, NULL, false, "The most trials." },
     { "timing", "fixed", POLICY_BOOL, AT(timing.fixed), 0, 0, NULL, false,
       "Exactly `trials`; no early stop." },

@@ -38,8 +38,9 @@ KILL_WAIT_S: Final = 10.0
 """How long a killed child may take to be gone before the zygote gives up on it (it may hang in a driver)."""
 
 WATCH_S: Final = 0.1
-"""How often children are looked at, and how little of the zygote's time that may take."""
+"""The least time between two looks at the children."""
 WATCH_SHARE: Final = 0.1
+"""The largest share of the zygote's time that the looks may take: else they are rarer."""
 
 WATCH_ROOM: Final = 1.25
 """A child with its descendants may use this much more than the limit of one process: an allocation beyond that limit

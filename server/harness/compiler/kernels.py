@@ -33,7 +33,7 @@ from compiler.errors import kernel_error
 from compiler.extract import DTYPES, Functions, Source, constant
 
 PRUNED: Final = (OutOfResources, CompileTimeAssertionFailure, PTXASError)
-"""The error that Triton's autotuner skips."""
+"""The errors that Triton's autotuner skips."""
 
 SCALARS: Final = frozenset(f"{sign}{bits}" for sign in "iu" for bits in (1, 8, 16, 32, 64))
 TYPE: Final = re.compile(r"(\*k?)?(?P<scalar>\w+)|tensordesc<(?P<element>\w+)\[\d+(, ?\d+)*\]>", re.A)

@@ -1,7 +1,8 @@
 """Guard zones: what a kernel on a GPU writes before or behind a tensor's memory.
 
-For one call each memory that it uses is a copy between two zones of a secret pattern, which end at the memory's first
-and last byte. The pattern reads as NaN in types of 16 bits and more, so that an answer which depends on it is wrong.
+For one call its inputs, its state and what its operators make are copies between two zones of a secret pattern, which
+end at the memory's first and last byte: not what operators inside an alternative make, nor what is beyond BYTES_MAX of
+copies. The pattern reads as NaN in types of 16 bits and more, so that an answer which depends on it is wrong.
 """
 
 from __future__ import annotations

@@ -87,7 +87,8 @@ class Replay:
     def construct(self, seed: int, vary: Vary | None = None) -> None:
         """Make the model: its parameters and buffers, drawn from this seed. What an earlier one had made is dropped.
 
-        vary: is called with each of them when it was made, filled, or, unless it has one element, written to.
+        vary: is called with each of them when a step has made it or filled it, and, where it has more than one element,
+        whenever a step has written to it.
 
         Raises StepError, and what Program.run lets pass.
         """
@@ -140,7 +141,7 @@ class Replay:
     def call(self, inputs: Any, guards: Guards | None = None, after: After | None = None) -> Any:
         """One call: inputs as the trace's tree has them (borrowed; a call may write to them), its outputs (given).
 
-        guards: the call has copies of its inputs and its state between zones, and what its operators make, too.
+        guards: during this call inputs, state and what operators make lie in copies between guard zones.
 
         Outputs may be views of inputs or of state, as the candidate's were. Raises StepError, ValueError for inputs
         of another structure, shape, dtype or stride than the trace's, and what Program.run lets pass.

@@ -2,7 +2,7 @@
 
 The same program serves a reference and a candidate; what differs is whom the referee believes. Everything in
 this process may be the candidate's after `load`: the messages and replies made here are claims. Order of a
-life: ready, arena, (describe), load, build, state, bind, arm, bells. proto/worker.md has the messages.
+life: ready, (describe), arena, load, build, state, bind, arm, bells. proto/worker.md has the messages.
 """
 
 from __future__ import annotations
@@ -458,7 +458,7 @@ class Child:
     def _model_call(
         self, message: Message, shift: int, dtype: str | None, wide: list[Any], how: str | None, *, tf32: bool
     ) -> Callable[[], Any]:
-        """A call of the model of `bind`, on inputs `behind` bytes after those that it names.
+        """A call of the model of `bind`, on inputs `shift` bytes after those that it names.
 
         wide: gets the model in fp64, for all calls of this message where it keeps nothing from one to the next.
         """

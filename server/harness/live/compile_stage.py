@@ -1,9 +1,10 @@
-"""The compile stage: import, build, and run `forward` on fake tensors, every launch turned into a compile.
+"""The compile stage: a plan by the tracer (trace()), or, of what is judged live, its kernels (judge()).
 
-Runs in a one-shot child that belongs to the candidate: what it reports is a claim. The kernels it leaves in
-the cache directory are what the GPU child finds, and what the inspect stage reads. Triton does everything it
-would do on a GPU (binding, specialising, compiling, checking resources) but the launch itself, because the
-driver it asks is the stub of fake_cuda.py. See docs/compile.md.
+Runs in a one-shot child that belongs to the candidate: what it reports is a claim. For the kernels it imports, builds
+and runs `forward` on fake tensors, every launch turned into a compile. The kernels that it leaves in the cache
+directory are what the GPU child finds, and what the inspect stage reads. Triton does everything it would do on a GPU
+(binding, specialising, compiling, checking resources) but the launch itself, because the driver it asks is the stub of
+fake_cuda.py. See docs/compile.md.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ from triton.runtime.jit import JITFunction
 
 OTHER_CASES_MAX: Final = 5
 OTHER_CASES_S: Final = 10.0
-"""How many cases other than the task's own are compiled ahead, and how long that may take altogether."""
+"""How many cases other than the task's own are compiled ahead, and how long all of them may take: in the fork that runs
+with the task's own case, and once more after it."""
 
 CONFIGS_MAX: Final = 64
 """Configurations of one autotuned kernel that are compiled here; others are compiled when the GPU child uses them."""

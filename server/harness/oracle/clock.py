@@ -622,7 +622,7 @@ class Timer:
         self._find_baseline()
 
     def _block(self, bells: int, done: int) -> Block:
-        """`n` pairs after those that are done, and empty bells with some of them."""
+        """`bells` pairs after the `done` earlier ones, and empty bells with some of them."""
         block = Block()
         empty = self._pace().empty
         before = self._state_known or self._gpu.state()

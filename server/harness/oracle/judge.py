@@ -199,8 +199,8 @@ def plan(
 ) -> list[Step]:
     """The variations of one submission: always `count` of them, each with what may take its place.
 
-    secret: the transformations of which one is used, in this submission's order of preference. rng: draws which other
-    sizes judge, and which of the task's own cases is judged at one of them, where not all find room.
+    secret: transformations in this submission's order of preference: a step uses the first that fits. rng: draws which
+    other sizes judge, and which of the task's own cases is judged at one of them, where not all find room.
     """
     if policy.name == "kernelbench":
         return [Step(name=f"seed {index + 1}") for index in range(policy.count)]
@@ -223,8 +223,8 @@ def plan(
 
 
 def _others(policy: Policy, spec: Json, rng: random.Random, most: int) -> list[Step]:
-    """`n` cases of other sizes and of another dtype, by size: of the sizes near the task's own one, the largest and the
-    other dtype, as they are drawn, and then of the rest."""
+    """At most `most` cases of other sizes and of another dtype, by size: of the sizes near the task's own one, the
+    largest and the other dtype, as they are drawn, and then of the rest."""
     if not spec["dynamic_shapes"]:
         return []
     cases = list(enumerate(spec["cases"]["shapes"]))
@@ -323,7 +323,7 @@ class Job:
     def open(
         self, source: bytes, reference_source: bytes, entry: str, cache: str | None, images: bytes | None = None
     ) -> Report:
-        """Load both modules. ReferenceBroken when it is the task's fault.
+        """Load the reference, and the candidate's module or plan. ReferenceBroken when it is the task's fault.
 
         images: of the candidate's plan (executor/archive.py), which is judged then; None: it is judged live.
         """
@@ -1027,7 +1027,7 @@ class Job:
     def _require_own_work(self, set_: int, model: str, placed: Any, expected: Expected, result: CaseResult) -> None:
         """With the candidate's kernels left out the answer is another: else it was not they that computed it.
 
-        Before anything right was computed from these inputs, so that no memory holds it.
+        Before the first call on these inputs. An autotuned plan may have tried its alternatives on copies of them.
         """
         if self.has_own_work:
             return

@@ -94,7 +94,7 @@ def failure(phase: str, error: Any) -> PeerFailed:
     if name in ("RuntimeError", "AcceleratorError", "OSError") and _OUT_OF_MEMORY.search(text):
         name = "OutOfMemoryError"
     class_ = _CLASS_OF_TYPE.get(name) or _CLASS_OF_PHASE.get(phase, "launch")
-    # A kernel's fault leaves a context in which nothing can be called any more. What cannot be captured is none.
+    # A kernel's fault leaves a context in which nothing can be called any more. A failed capture is not such a fault.
     return PeerFailed(class_, f"{name} in {phase}", told, is_gone=name == "AcceleratorError" and phase != "capture")
 
 
@@ -330,7 +330,7 @@ class Peer:
         hows: Sequence[str] | None = None,
         bells: int = 0,
     ) -> None:
-        """The same for as many sets from set_ on, whose inputs lie stride bytes further each.
+        """Binds a call of the model to each of `sets` sets from set_ on, whose inputs lie stride bytes further each.
 
         runs: of each set its own dtype and tf32.
         places: how many strides behind these inputs each set's lie; None: as many as it is behind set_.

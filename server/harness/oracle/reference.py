@@ -78,7 +78,8 @@ ANSWERS_MOST: Final = 48
 ANSWER_BYTES: Final = 4 << 20
 """The largest of them, with its inputs."""
 SCATTER: Final = 8.0
-"""Times by which an answer may err more than its exact value moves with the inputs' last digits, over MARGIN."""
+"""An answer may err by SCATTER * MARGIN times the amount by which the exact answer moves when inputs move by their last
+digit."""
 SCATTER_BYTES: Final = 1 << 28
 """Of larger inputs and answers it is not asked how they scatter."""
 ROUNDED_RUNS: Final = 4
@@ -196,7 +197,8 @@ class Sizes:
 
     @property
     def room(self) -> int:
-        """Where outputs (up to fp64) and weights are copied that were made elsewhere: large ones of two models."""
+        """Where outputs (up to fp64) and weights are copied that were made elsewhere: weights of two models if they are
+        large, else of four."""
         return align(2 * self.outputs + (2 if self.state > LARGE_SET else 4) * self.state + (1 << 20) + self.batch)
 
     def candidate_pool(self, device: torch.device) -> int:

@@ -360,7 +360,8 @@ def _is_float(leaf: Any) -> bool:
 
 
 def _form_of(item: Item) -> Form | None:
-    """Of its right answer: path, shape, dtype of each output. None where not all are floats that errors say all of."""
+    """Path, shape and dtype of each output of its right answer. None: not all are floats of at most 32 bits, or their
+    errors do not decide alone: other answers are right, too, or inputs are changed."""
     expected = item.expected
     if expected is None or expected.changed or any(other is not None for other in expected.others):
         return None

@@ -121,9 +121,10 @@ def dtype_of(leaf: Any) -> torch.dtype:
 
 
 def scale_of(expected: torch.Tensor) -> float:
-    """Trimmed root mean square over finite elements but 0, from an even sample of at most SAMPLE; 0 for none.
+    """Root mean square over finite elements but 0, from an even sample of fewer than twice SAMPLE; 0 for none.
 
-    Trimmed, so that a few spikes do not loosen the limit of all the others. The device is waited for once.
+    Trimmed, so that a few spikes do not loosen the limit of all the others, but not below FLOOR times the whole one's.
+    The device is waited for once.
     """
     return float(scales_of(expected.reshape(1, -1))) if expected.numel() else 0.0
 

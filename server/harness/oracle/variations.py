@@ -1,10 +1,10 @@
 """How the inputs of a correctness case differ from the task's own: transformed by the referee, in place.
 
-Only floating-point tensors are touched; integers are indices or classes, and a changed one would be another
-task. Structure that a task may promise is kept: zeros stay zeros (triangular inputs), a symmetric matrix stays
-symmetric, and sorted rows stay sorted. Whether a transformation is legal for a task is not decided here: the
-reference must be finite on it, agree with itself in fp64 and answer something else than before, else another takes
-its place (judge.py).
+Floating-point tensors are changed. Integers are indices or classes, and a changed one would be another task, unless the
+specification says that they vary (`ends`). Structure that a task may promise is kept: zeros stay zeros (triangular
+inputs; but not a tensor of nothing else, see `filled`), a symmetric matrix stays symmetric, and sorted rows stay
+sorted. Whether a transformation is legal for a task is not decided here: the reference must be finite on it, agree with
+itself in fp64 and answer something else than before, else another takes its place (judge.py).
 """
 
 from __future__ import annotations
@@ -376,7 +376,7 @@ def _spike_ends(tensor: torch.Tensor, before: torch.Tensor, seed: int, *, both: 
 
 
 def sparse_sets(first: torch.Tensor, sets: int, distance: int, seed: int) -> bool:
-    """The same for `n` tensors like this one, each next one `distance` bytes further in its memory."""
+    """The same for `sets` tensors like this one, each next one `distance` bytes further in its memory."""
     flat = _flat(first)
     if flat is None or not flat.numel() or is_symmetric(first) or is_flags(first) or is_sorted(first):
         return False
@@ -423,7 +423,8 @@ SECRET: Final = (
     "large", "eightfold", "wide", "offset", "lowered", "opposed", "crossed", "filled", "small", "zeros", "ties", "ends",
     "permuted", "shifted", "constant rows",
 )  # fmt: skip
-"""Of these one is chosen for each submission by its secret seed; `signs` and `spikes` are always tried."""
+"""The order in which a submission is judged by these comes of its secret seed: a cheap task by all, another by some.
+`signs` and `spikes` are always tried."""
 EXTREME: Final = (*SECRET, "spikes")
 """Transformations whose inputs leave some answers of the reference to chance: a few elements may differ by more."""
 OPPOSED_NAMES: Final = ("opposed", "crossed")
@@ -436,7 +437,7 @@ MOVING: Final = ("offset", "lowered", *OPPOSED_NAMES)
 """Which leave a matrix next to one that has no inverse: what is made of it depends on how it was rounded. They
 may leave less of an answer than log(1 + x) has digits of, too."""
 SIGNING: Final = ("signs", "wide", "lowered", *OPPOSED_NAMES)
-"""Under which sums of probabilities do not rise any more, and whoever counts them finds another than who bisects."""
+"""Under which sums of probabilities do not rise any more: a linear and a binary search then find different places."""
 UNTIMED: Final = {"spikes", "nan"}
 """Not in timed calls: beside spikes precision does not show, and by NaN nothing is decided."""
 INTEGERS: Final = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)

@@ -310,7 +310,7 @@ BUFFER: Final = "buffer "
 
 @dataclass(frozen=True)
 class Trace:
-    """One judged case."""
+    """One case of a task, as it was traced: those for generality alone are among them."""
 
     case: str
     seed_draws: bool

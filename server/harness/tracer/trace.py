@@ -63,7 +63,7 @@ class Request:
 
     @staticmethod
     def of(target: str, entry: str, cases: dict[str, Any]) -> Request:
-        """From a task's specification: {"own": case, "tiny": case or null, "shapes": [case...]}."""
+        """From a task's specification: {"own": case, "tiny": case or null, "shapes": [case...], "other": [case...]}."""
         named = [("own", cases["own"]), ("tiny", cases.get("tiny"))]
         named += [(f"shape{index}", case) for index, case in enumerate(cases.get("shapes") or ())]
         named += [("", {**case, "name": plan.OTHER + case["name"]}) for case in cases.get("other") or ()]
@@ -173,7 +173,7 @@ def _is_fake_limit(error: BaseException) -> bool:
 
 
 class Tracer:
-    """One candidate: imported once, then traced for one case."""
+    """One candidate: imported, then traced for one case; another case needs a fork of its own or another import."""
 
     def __init__(self, source: bytes, request: Request, scratch: Path) -> None:
         self._request = request
