@@ -37,6 +37,11 @@ def test_kubernetes_takes_each_of_the_manifests(tmp_path: Path) -> None:
     flags = [flag.replace("/etc/verifierd/verifierd.conf", str(settings)) for flag in flags]
     own = ["--check-config", f"--python={sys.executable}", "--device=cpu"]
     done = subprocess.run([BUILD / "bin" / program, *flags, *own], capture_output=True, text=True, check=False)
+    assert done.returncode == 1  # the secret that its first lines have people make is not there
+    assert "there are no tokens" in done.stderr
+    new = ["token", "new", "--name=trainer-1", "--scope=submit", "--client=trainer", f"--config={settings}"]
+    subprocess.run([BUILD / "bin" / program, *new], capture_output=True, check=True)
+    done = subprocess.run([BUILD / "bin" / program, *flags, *own], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
