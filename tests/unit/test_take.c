@@ -72,7 +72,8 @@ static struct line
 read_line(const char *text)
 {
     struct line l = { .limit = -1 };
-    char copy[128], *words[16] = { (char[]){ "program" } }, *rest = copy, *word;
+    static char copy[128]; /* what is read points into it */
+    char *words[16] = { (char[]){ "program" } }, *rest = copy, *word;
     int n = 1;
 
     snprintf(copy, sizeof(copy), "%s", text);
