@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import shutil
 import subprocess
 import sys
 import threading
+import time
 import zipfile
+from collections import UserDict, UserList
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from answering import Call, Reply, answering, document
+from answering import Call, Reply, answering, document, listening
 from verifierd_client import (
     AsyncClient,
     Client,
@@ -152,6 +156,22 @@ def test_what_the_daemon_calls_retryable_is_tried_again() -> None:
         stub.answers = [say(503, {"code": "x", "detail": "never", "retryable": False})]
         with pytest.raises(Refused, match="never"):
             Client(stub.url).judge("softmax", "text")
+
+
+def test_a_daemon_that_fails_again_and_again_is_not_asked_for_ever() -> None:
+    with serving(say(500, {"code": "internal", "detail": "the daemon failed", "retryable": True})) as stub:
+        with pytest.raises(Refused, match="500 internal: the daemon failed"):
+            Client(stub.url, sleep=lambda _: None).judge("softmax", "text")
+        assert len(stub.asked) == 3
+
+
+def test_options_may_be_mappings_and_lists_of_a_configuration() -> None:
+    reward = UserDict({"kind": "kevin", "params": UserDict({"cap": 4}), "parts": UserList([1])})
+    with serving(say(200, verdict())) as stub:
+        Client(stub.url).judge("softmax", "text", reward=reward)
+        assert stub.asked[0][2]["reward"] == {"kind": "kevin", "params": {"cap": 4}, "parts": [1]}
+        with pytest.raises(TypeError, match="object"):
+            Client(stub.url).judge("softmax", "text", reward=object())
 
 
 def test_whoever_gives_up_has_it_cancelled() -> None:
@@ -301,6 +321,34 @@ def test_asyncio_waits_for_many_at_once() -> None:
 
     with serving(*[say(200, verdict())] * 20, say(200, b'event: end\ndata: {"reason": "finished"}\n\n')) as stub:
         assert asyncio.run(judge(stub.url)) == [0.7] * 20
+
+
+def test_a_stream_that_nobody_reads_any_more_ends_its_thread() -> None:
+    heard = threading.Event()
+
+    class Quiet(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:  # heartbeats, until whoever asked is gone
+            self.send_response(200)
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                while True:
+                    self.wfile.write(b":\n\n")
+                    heard.set()
+                    time.sleep(0.02)
+
+    async def look(client: AsyncClient) -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(client.events()), 0.2)
+
+    with listening(Quiet) as url:
+        client = AsyncClient(url)
+        asyncio.run(look(client))
+        client.close()
+        assert heard.is_set()
+        end = time.monotonic() + 5
+        while any(thread.name.startswith("verifierd") for thread in threading.enumerate()):
+            assert time.monotonic() < end
+            time.sleep(0.02)
 
 
 def test_a_coroutine_that_is_cancelled_has_its_submission_cancelled() -> None:

@@ -106,9 +106,13 @@ class AsyncClient:
     async def events(
         self, *, submission: str | None = None, group: str | None = None, view: str = "full"
     ) -> AsyncIterator[Event]:
-        events = self.client.events(submission=submission, group=group, view=view)
-        while (event := await self._do(next, events, None)) is not None:
-            yield event
+        ticket = Ticket()
+        events = self.client.events_within(ticket, submission, group, view)
+        try:
+            while (event := await self._do(next, events, None)) is not None:
+                yield event
+        finally:
+            ticket.is_dropped = True  # the thread that reads ends with the daemon's next heartbeat
 
     async def _do(self, function: Callable[..., T], *arguments: Any, **options: Any) -> T:
         loop = asyncio.get_running_loop()

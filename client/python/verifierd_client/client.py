@@ -35,6 +35,8 @@ POLL_PAUSE_S = 0.2
 CALL_LIMIT_S = 120.0
 PAUSE_S = 1.0
 PAUSE_MAX_S = 30.0
+FAULTS_MOST = 3
+"""Answers of 500 to one call before it is given up: what fails so often fails again."""
 AGAIN = (429, 502, 503, 504)
 """Statuses to try again after, where the answer does not say whether it is retryable: a proxy's."""
 FINISHED = ("done", "cancelled")
@@ -177,7 +179,7 @@ class Client:
         return cast(Iterator[Verdict], self._pages("submissions", filters or {}))
 
     def plan(self, ident: str) -> Json:
-        """Its plan: null if it is not judged by a plan, or not yet traced."""
+        """A document with its plan, under plan: null if it is not judged by a plan, or not yet traced."""
         return self._get(f"/v1/submissions/{quote(ident)}/plan")
 
     def group(self, ident: str, wait_s: float = 0.0) -> Group:
@@ -235,14 +237,18 @@ class Client:
         """
         if submission and group:
             raise ValueError("give a submission or a group, not both")
+        return self.events_within(Ticket(), submission, group, view)
+
+    def events_within(self, ticket: Ticket, submission: str | None, group: str | None, view: str) -> Iterator[Event]:
+        """The same, until the ticket is dropped."""
         of = f"/submissions/{quote(submission)}" if submission else f"/groups/{quote(group)}" if group else ""
         path, last = f"/v1{of}/events?view={quote(view)}", ""
-        while True:
+        while not ticket.is_dropped:
             headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last} if last else {})}
             with self._open("GET", path, None, headers, self._deadline()) as reply:
                 if reply.status == 204:
                     return
-                for event in _stream(reply):
+                for event in _stream(reply, ticket):
                     last = event.id or last
                     is_pause = event.name == "end" and event.data.get("reason") == "draining"
                     if not is_pause:
@@ -272,9 +278,9 @@ class Client:
             headers["Authorization"] = f"Bearer {self.token}"
         data = None
         if body is not None:
-            data = json.dumps(body).encode()
+            data = json.dumps(body, default=_plain).encode()
             headers["Content-Type"] = "application/json"
-        pause_s, status, why = PAUSE_S, 0, "no try was made"
+        pause_s, status, why, faults = PAUSE_S, 0, "no try was made", 0
         while (left_s := deadline - time.monotonic()) > 0:
             request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)
             asked_s = 0.0
@@ -287,7 +293,8 @@ class Client:
             except urllib.error.HTTPError as refusal:
                 with refusal:
                     status, problem = refusal.code, _problem(refusal.read())
-                if not problem.get("retryable", status in AGAIN):
+                faults += status == 500
+                if faults == FAULTS_MOST or not problem.get("retryable", status in AGAIN):
                     raise Refused(status, problem["code"], problem["detail"], problem["pointer"]) from None
                 why = f"{status} {problem['detail']}"
                 asked_s = _seconds(refusal.headers.get("Retry-After"))
@@ -373,11 +380,13 @@ def _clean(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
-def _stream(reply: HTTPResponse) -> Iterator[Event]:
-    """The events of an answer, until it ends or breaks off."""
+def _stream(reply: HTTPResponse, ticket: Ticket) -> Iterator[Event]:
+    """The events of an answer, until it ends or breaks off, or the ticket is dropped."""
     name = ident = data = ""
     try:
         for raw in reply:
+            if ticket.is_dropped:
+                return
             line = raw.decode(errors="replace").rstrip("\r\n")
             field, _, value = line.partition(":")
             value = value.removeprefix(" ")
@@ -412,6 +421,15 @@ def handlers_of(url: str) -> list[urllib.request.BaseHandler]:
         return [*found, urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=bundle))]
     except OSError as error:
         raise ValueError(f"CURL_CA_BUNDLE={bundle}: {error}") from error
+
+
+def _plain(value: object) -> object:
+    """Of a trainer's configuration, whose mappings and lists may be none of Python's own."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Sequence):
+        return list(value)
+    raise TypeError(f"{value!r:.80} cannot be sent as JSON")
 
 
 def _told(options: Mapping[str, object]) -> Json:

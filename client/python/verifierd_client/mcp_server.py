@@ -68,7 +68,7 @@ def serve(client: AsyncClient) -> MCPServer:
 
     @server.tool()
     async def plan(submission: str) -> Json:
-        """What its host code was traced to: the kernels that it launches and their buffers; null where it was not."""
+        """What its host code was traced to, under plan: launched kernels and their buffers; null where it was not."""
         return _part(await _asked(client.plan(submission)), PLAN)
 
     @server.tool()
