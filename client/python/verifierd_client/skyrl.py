@@ -32,7 +32,7 @@ class KernelEnv(BaseTextEnv):
         if self.task is None:
             raise ValueError("reward_spec.ground_truth is missing: it says the task")
         extra = dict(row.get("extra_info") or {})
-        turns = row.get("max_turns") or extra.get("max_turns") or 1
+        turns = extra.get("max_turns") or row.get("max_turns") or 1  # SkyRL puts its generator's into each row
         self.max_turns = int(turns)
         self.client = Client(settings.get("url"), settings.get("token"), float(settings.get("wait_s", 900.0)))
         self.options = {name: settings.get(name) for name in ("reward", "policy")}
