@@ -18,7 +18,7 @@ import torch
 from accelerate.state import AcceleratorState
 from accelerate.utils import DistributedType
 from finetune import checkpoint, layout, runs, supervised, tiny
-from finetune.data import chat_prompt, encode, examples
+from finetune.data import chat_prompt, encode, examples, read_rows
 from finetune.errors import RESUME, TrainError
 from finetune.model import base_of, tokenizer_of
 from finetune.runs import Run, check_sharding
@@ -382,6 +382,12 @@ def test_rows_of_another_prompt_are_refused(model: Path, tmp_path: Path) -> None
     write_rows(tmp_path / "rows.jsonl", [rows()[0] | {"prompt": "sha256:aa"}])
     with pytest.raises(TrainError, match="prompt template sha256:aa"):
         supervised.train("sft", settings_of("sft", given(model)), tmp_path, {"prompts": ["sha256:bb", "sha256:cc"]})
+
+
+def test_a_text_may_hold_any_end_of_line(tmp_path: Path) -> None:
+    row = rows()[0] | {"output": "a\u2028b\u0085c"}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row, ensure_ascii=False) + "\n")
+    assert read_rows(tmp_path / "rows.jsonl") == [row]
 
 
 def test_only_the_answer_is_learned(model: Path, tmp_path: Path) -> None:
