@@ -60,10 +60,6 @@ def run_command(command: str, arguments: list[str]) -> int:
             from .publish import main as run
 
             return run(arguments)
-        if command == "mine" and len(arguments) == 1:
-            from .mine import main as run
-
-            return run(arguments)
         if command == "check" and len(arguments) == 2:
             from .check import main as run
 
@@ -77,7 +73,7 @@ def run_command(command: str, arguments: list[str]) -> int:
             file=sys.stderr,
         )
         return CONFIG
-    print(f"usage: finetune {'|'.join(METHODS)} REQUEST | tiny | serve | check | publish | mine", file=sys.stderr)
+    print(f"usage: finetune {'|'.join(METHODS)} REQUEST | tiny | serve | check | publish", file=sys.stderr)
     return CONFIG
 
 

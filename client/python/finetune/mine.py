@@ -1,18 +1,13 @@
 """Chains of operations that are worth fusing, found by torch.fx in real modules: those of transformers.
 
-    python -m finetune mine FILE
-
 Models are made from their configurations on meta tensors: no weights are fetched and none is computed with. A module
-that torch.fx cannot trace is passed over; the modules within it are looked at by themselves. FILE gets JSON Lines of
-{"name", "source", "operations", "from"}.
+that torch.fx cannot trace is passed over; the modules within it are looked at by themselves.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,8 +15,6 @@ import transformers
 from torch import nn
 from torch.fx import GraphModule, Node, symbolic_trace
 from torch.nn import functional
-
-from .errors import TrainError
 
 IMAGES = {"pixel_values": torch.Size((4, 3, 64, 64))}
 WORDS = {"input_ids": torch.Size((4, 128))}
@@ -173,11 +166,3 @@ def mined() -> list[dict[str, Any]]:
         for pattern in patterns(model.eval(), inputs, name.removesuffix("Config")):
             found.setdefault(pattern["name"], pattern)
     return list(found.values())
-
-
-def main(arguments: list[str]) -> int:
-    found = mined()
-    if not found:
-        raise TrainError("no pattern was found in any model of transformers")
-    Path(arguments[0]).write_text("".join(json.dumps(one) + "\n" for one in found))
-    return 0

@@ -12,7 +12,6 @@ import json
 import random
 import signal
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,12 +135,11 @@ def mined() -> Iterator[Made]:
         raise PrepareError(
             f"the patterns of --mined were not found: {sys.executable} has no {error.name} (--python)"
         ) from None
-    with tempfile.NamedTemporaryFile("r", suffix=".jsonl") as file:
-        if mine.main([file.name]) != 0:
-            raise PrepareError("the patterns of --mined were not found")
-        for line in Path(file.name).read_text().splitlines():
-            row = json.loads(line)
-            yield Made(f"mined/{row['name']}"[:146], row["source"], int(row["operations"]), "mined")
+    found = mine.mined()
+    if not found:
+        raise PrepareError("no pattern was found in any model of transformers")
+    for row in found:
+        yield Made(f"mined/{row['name']}"[:146], row["source"], row["operations"], "mined")
 
 
 def is_kept(daemon: Daemon | None, made: Made) -> bool:
