@@ -16,7 +16,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -134,14 +134,18 @@ class Sync:
                 time.sleep(0.1)
             yield
 
-    def compare_back(self, part: Path, remote: str) -> None:
+    def compare_back(self, names: Sequence[str], remote: str) -> None:
         """Fetched from the remote, is it what was sent?"""
+        parts = [part for name in names if (part := self.snapshot.stage / name).exists()]
+        if not parts:
+            return
         back = self.snapshot.stage / "back"
         engine.run(self.copy, remote, back)
-        for path in sorted(path for path in part.rglob("*") if path.is_file()):
-            name = path.relative_to(part)
-            if not (back / name).is_file() or checkpoint.digest_of(path) != checkpoint.digest_of(back / name):
-                raise PipelineError(f"{remote}: {name} is not there as it was sent", SERVICE)
+        for part in parts:
+            for path in sorted(path for path in part.rglob("*") if path.is_file()):
+                name = path.relative_to(part)
+                if not (back / name).is_file() or checkpoint.digest_of(path) != checkpoint.digest_of(back / name):
+                    raise PipelineError(f"{remote}: {name} is not there as it was sent", SERVICE)
         shutil.rmtree(back)
 
     def send(self, name: str, remote: str) -> None:
@@ -151,8 +155,6 @@ class Sync:
         engine.run(self.copy, part, remote)
         if self.check:
             engine.run(self.check, part, remote)
-        else:
-            self.compare_back(part, remote)
 
     def once(self) -> None:
         """Data, then manifests, then latest."""
@@ -161,6 +163,8 @@ class Sync:
             try:
                 now = self.snapshot.take()
                 for part in PARTS:
+                    if part == PARTS[-1] and not self.check:  # once: all that the remote has is fetched
+                        self.compare_back(PARTS[:-1], self.remote)
                     self.send(part, self.remote)
                 self.snapshot.sent |= now
                 self.good_at = time.time()
@@ -181,8 +185,7 @@ class Sync:
             self.snapshot.place("probe", "written").write_text(f"{time.time():.0f}\n")
             try:
                 self.send("probe", below)
-                if self.check:  # without a check it was read back already
-                    self.compare_back(self.snapshot.stage / "probe", below)
+                self.compare_back(["probe"], below)
             finally:
                 self.snapshot.remove()
 
