@@ -21,7 +21,6 @@
 #include "common/clock.h"
 #include "common/json.h"
 #include "common/program.h"
-#include "common/words.h"
 
 struct evaluate {
     struct trainer *trainer;
@@ -69,13 +68,7 @@ static const struct argp_option options[] = {
 static void
 take_columns(struct argp_state *state, const char *name, char *arg, void *out)
 {
-    const char *list = arg ? arg : all_policies;
-
-    for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
-        if (!words_have(all_policies, ",", at, strcspn(at, ",")))
-            argp_error(state, "%s takes some of %s, not \"%s\"", name, all_policies, list);
-    }
-    *(const char **)out = list;
+    option_some(state, name, arg ? arg : all_policies, all_policies, out);
 }
 
 static error_t

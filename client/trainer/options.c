@@ -10,6 +10,7 @@
 #include "common/policy.h"
 #include "common/reward.h"
 #include "common/stages.h"
+#include "common/words.h"
 
 void
 option_until(struct argp_state *state, const char *name, char *arg, void *out)
@@ -28,6 +29,16 @@ option_policy(struct argp_state *state, const char *name, char *arg, void *out)
     if (policy_parse(arg, &value, &err) != 0)
         argp_error(state, "%s: %s", name, err.text);
     *(const char **)out = arg;
+}
+
+void
+option_some(struct argp_state *state, const char *name, const char *list, const char *all, void *out)
+{
+    for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        if (!words_have(all, ",", at, strcspn(at, ",")))
+            argp_error(state, "%s takes some of %s, not \"%s\"", name, all, list);
+    }
+    *(const char **)out = list;
 }
 
 void

@@ -31,6 +31,8 @@ take_cb option_policy; /* const char **: as policy_parse() reads it */
 take_cb option_until;  /* const char **: a stage */
 take_cb option_name;   /* const char **: a run's; a part of a file's name, and so without a slash */
 take_cb option_reward; /* json_t *, an object to fill: a kind, or a specification as JSON */
+/* Each word of list, between commas, has to be one of all; *(const char **)out is list then. */
+void option_some(struct argp_state *state, const char *name, const char *list, const char *all, void *out);
 
 /* Explain an error on stderr: the exit status for it. */
 int trainer_failed(const struct error *err);

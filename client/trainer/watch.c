@@ -1,6 +1,7 @@
 /*
- * trainer watch: is this machine about to be taken away? Asks the metadata services of AWS (IMDSv2), GCP and Azure, and on a notice, or
- * SIGTERM, has the run finish its step and write a checkpoint (SIGTERM to it), waits for it, and copies to the remote.
+ * trainer watch: is this machine about to be taken away? Asks the metadata services of AWS (IMDSv2), GCP and Azure,
+ * and on a notice, or SIGTERM, has the run finish its step and write a checkpoint (SIGTERM to it), waits for it, and
+ * copies to the remote.
  */
 #include <errno.h>
 #include <signal.h>
@@ -25,6 +26,8 @@
 #define AWS_URL "http://169.254.169.254"
 #define GCP_URL "http://metadata.google.internal"
 #define AZURE_URL "http://169.254.169.254"
+
+#define ALL_CLOUDS "aws,gcp,azure"
 
 struct watch {
     struct trainer *trainer;
@@ -51,6 +54,12 @@ static const struct argp_option options[] = {
     { 0 },
 };
 
+static void
+take_clouds(struct argp_state *state, const char *name, char *arg, void *out)
+{
+    option_some(state, name, arg, ALL_CLOUDS, out);
+}
+
 static error_t
 parse(int key, char *arg, struct argp_state *state)
 {
@@ -58,7 +67,7 @@ parse(int key, char *arg, struct argp_state *state)
     const struct take rows[] = {
         TAKE_INPUT(w->trainer),
         TAKE_INT(OPT_PID, &w->pid, 2, 1 << 30),
-        TAKE_TEXT(OPT_CLOUDS, &w->clouds),
+        TAKE_CALL(OPT_CLOUDS, take_clouds, &w->clouds),
         TAKE_SECONDS(OPT_EVERY, &w->every_s, 0.05, 3600),
         TAKE_SECONDS(OPT_GRACE, &w->grace_s, 0, 86400),
         TAKE_TEXT(OPT_REMOTE, &w->remote),
@@ -253,7 +262,7 @@ watch_command(struct trainer *t, int argc, char **argv)
 {
     char aws[256], gcp[256];
     struct watch w = { .trainer = t,
-                       .clouds = "aws,gcp,azure",
+                       .clouds = ALL_CLOUDS,
                        .aws = url_of("AWS_EC2_METADATA_SERVICE_ENDPOINT", "", AWS_URL, aws),
                        .gcp = url_of("GCE_METADATA_HOST", "http://", GCP_URL, gcp),
                        .azure = AZURE_URL,

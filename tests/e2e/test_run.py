@@ -66,6 +66,8 @@ MODEL_CONFIG = f'model_config = "{DEPLOY / "qwen2.5-coder-7b-instruct.json"}"\n'
     ("text", "says"),
     [
         ('rl { policy = "strcit" }\n', '--policy'),
+        ('rl { policy = "conf" }\n', 'conf'),
+        ('watch { clouds = "aws,azur" }\n', 'watch.clouds takes some of aws,gcp,azure, not "azur"'),
         ('evaluate { policy = "nonsense"\n tasks = "conf" }\n', '--policy'),
         ('rl { reward = "nosuch" }\n', '--reward/kind'),
         ('rl { method = "reinforce" }\nreinforce { reward = "nosuch" }\n', '--reward/kind'),

@@ -36,6 +36,13 @@ def test_rounds_of_bestofn_are_shown_without_a_run(tmp_path: Path, capsys: pytes
     ]
 
 
+def test_answers_that_are_judged_again_count_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    again = {**JUDGED, "verdicts": [{"reward": 0}] * 3}
+    left(tmp_path / "outputs/bestofn_a/journal.jsonl", BEGIN, SAMPLED[0], JUDGED, again)
+    assert status.main([f"--workdir={tmp_path}"]) == 0
+    assert "3 of 3 answers judged, mean reward 0.000" in capsys.readouterr().out
+
+
 def test_a_directory_of_nothing_and_a_journal_that_is_none_end_status(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match="nor a round of bestofn"):
         status.main([f"--workdir={tmp_path}"])

@@ -18,6 +18,7 @@ from .serving import is_local
 if TYPE_CHECKING:
     from .run import Run
 
+CLOUDS = ("aws", "gcp", "azure")
 CURRICULUM_WINDOW = 5  # of held-out evaluations that `stepped` looks at: client/trainer/curriculum.h
 SHELL = set("|&;<>()`$\n")  # a command with one of these, variables expanded, is the shell's to judge
 
@@ -72,11 +73,12 @@ class Checks:
         for step in self.run.steps:
             if not step.argv[0].startswith("@"):
                 argv = [*self.run.arguments(step, "model"), "--check-arguments"]
-                if self.run.wait(self.run.spawn(argv)) != OK:
+                where = self.run.workdir if self.run.workdir.is_dir() else None  # what paths are relative to
+                if self.run.wait(self.run.spawn(argv, cwd=where)) != OK:
                     yield f"{step.name}: its command refuses what {self.run.file} says"
 
     def machine(self) -> Iterator[str]:
-        for check in (self.endpoint, self.gpus, self.adapters, self.eight_bits, self.teacher):
+        for check in (self.clouds, self.endpoint, self.gpus, self.adapters, self.eight_bits, self.teacher):
             try:
                 check()
             except PipelineError as error:
@@ -88,6 +90,12 @@ class Checks:
             (step.serve is not None if kind == "serves" else step.is_training) and not self.state.is_finished(step)
             for step in self.run.steps
         )
+
+    def clouds(self) -> None:
+        wanted = self.conf["watch"]["clouds"]
+        for name in wanted.split(",") if wanted else ():
+            if name not in CLOUDS:
+                raise PipelineError(f'watch.clouds takes some of {",".join(CLOUDS)}, not "{name}"')
 
     # --- the command that serves the model, and GPUs ---
 

@@ -31,6 +31,8 @@ def hours(conf: Json, step: Step) -> float:
     if step.name == "prepare":
         is_judged = conf["prepare"]["verify"] and not conf["prepare"]["static"]
         seconds = prepared / of["verdicts_per_s"] if is_judged else 0
+    elif step.name == "teach":  # another machine samples
+        seconds = rl["fused"] * conf["teacher"]["samples"] / of["verdicts_per_s"]
     elif command == "bestofn":
         seconds = sampled(rl["max_tasks"] * rl["samples"], longest)
     elif command == "evaluate":
@@ -41,8 +43,8 @@ def hours(conf: Json, step: Step) -> float:
         seconds = sampled(answers, conf["train"]["answer_tokens"]) + trained(answers)
     elif step.is_training:
         kept = rl["max_tasks"] * rl["samples" if rl["method"] == "weighted" else "keep"]
-        is_sft = step.name == "sft"
-        seconds = trained(conf["sft" if is_sft else "train"]["epochs"] * (prepared if is_sft else kept))
+        method, rows = (conf["sft"], prepared) if step.name == "sft" else (conf["train"], kept)
+        seconds = trained(method["epochs"] * min(rows, method["max_samples"] or rows))
     return seconds / 3600
 
 

@@ -41,7 +41,7 @@ SMALL = {
 }
 # Paths below the working directory that the user may name, and those that a run makes there itself.
 NAMED = (("", "model"), ("prepare", "file"), ("prepare", "overlap"), ("rl", "tasks"), ("rl", "held_out"),
-         ("evaluate", "tasks"))  # fmt: skip
+         ("rl", "policy"), ("evaluate", "tasks"), ("evaluate", "policy"))  # fmt: skip
 MADE = ("data/", "outputs/", "checkpoints/", "evaluation/")
 
 
@@ -110,8 +110,8 @@ class Run:
         if self.along:
             self.along.tend()
 
-    def spawn(self, argv: Sequence[str | Path]) -> subprocess.Popen[bytes] | None:
-        return process.spawn(argv)
+    def spawn(self, argv: Sequence[str | Path], **more: Any) -> subprocess.Popen[bytes] | None:
+        return process.spawn(argv, **more)
 
     def wait(self, child: subprocess.Popen[bytes] | None) -> int:
         return process.wait(child, self.stop, self.tend)

@@ -46,14 +46,15 @@ def rounds(workdir: Path) -> Json:
     """Of each directory of trainer bestofn what its journal and its report have, and the names of its files."""
     out: Json = {}
     for path in sorted(filter(Path.is_dir, workdir.glob("outputs/bestofn_*"))):
-        tasks, answers, judged, rewards = set(), 0, 0, []
+        tasks, answers, last = set(), 0, {}  # last: what was ours to mend is judged again, and counts as it came then
         for record in journal(path / "journal.jsonl"):
             if record.get("event") == "sampled":
                 answers += len(record["answers"])
             elif record.get("event") == "judged":
                 tasks.add(record["task"])
-                judged += len(record["verdicts"])
-                rewards += [one["reward"] for one in record["verdicts"] if one.get("reward") is not None]
+                last[record["task"], record["turn"]] = record["verdicts"]
+        verdicts = [one for turn in last.values() for one in turn]
+        rewards = [one["reward"] for one in verdicts if one.get("reward") is not None]
         report = read(path / "report.json", dict) or {}
         out[path.name.removeprefix("bestofn_")] = {
             "path": str(path),
@@ -62,7 +63,7 @@ def rounds(workdir: Path) -> Json:
             "tasks": report.get("tasks"),
             "tasks_judged": len(tasks),
             "answers": answers,
-            "answers_judged": judged,
+            "answers_judged": len(verdicts),
             "mean_reward": sum(rewards) / len(rewards) if rewards else None,
         }
     return out
