@@ -17,6 +17,7 @@
 #include "common/extract.h"
 #include "common/ids.h"
 #include "common/json.h"
+#include "common/policy.h"
 #include "common/statistics.h"
 
 enum { FEEDBACK_MAX = 6000, LABEL_MAX_BYTES = 200 };
@@ -114,6 +115,18 @@ answer_reward(json_t *answer)
 
 /* --- the journal --- */
 
+/* Of a policy's file what it says, since that may change; a name or NAME,KEY=VALUE,... as it is. Given; NULL: none. */
+static json_t *
+policy_of(const char *text)
+{
+    json_t *policy = NULL;
+    struct error err = { 0 };
+
+    if (text && (strchr(text, '=') || policy_parse(text, &policy, &err) != 0))
+        return json_string(text);
+    return policy;
+}
+
 /* The settings that must be equal for a journal to be continued. */
 static json_t *
 header_of(const struct trainer *t, const struct round_options *o, const struct task_set *set)
@@ -129,10 +142,11 @@ header_of(const struct trainer *t, const struct round_options *o, const struct t
     hash_text(all.data ? all.data : "", all.size, tasks);
     json_t *sampling = o->source ? json_incref(o->source->provenance) : endpoint_provenance(t);
     json_t *stop = o->stop_correct ? json_integer(o->stop_correct) : json_null();
-    return json_pack("{s:s, s:i, s:s, s:s, s:o, s:i, s:i, s:I, s:s?, s:s?, s:o, s:O*, s:O?}", "event",
+    return json_pack("{s:s, s:i, s:s, s:s, s:o, s:i, s:i, s:I, s:o?, s:s?, s:o, s:O*, s:O?}", "event",
                      "begin", "version", 1, "prompt", prompt, "tasks", tasks, "sampling", sampling, "samples",
-                     o->samples, "turns", o->turns, "seed", (json_int_t)t->seed, "policy", o->policy, "until",
-                     o->until, "stop_correct", stop, "policy_parts", o->policy_parts, "reward", o->reward);
+                     o->samples, "turns", o->turns, "seed", (json_int_t)t->seed, "policy",
+                     policy_of(o->policy), "until", o->until, "stop_correct", stop, "policy_parts",
+                     o->policy_parts, "reward", o->reward);
 }
 
 static struct work *

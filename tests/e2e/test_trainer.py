@@ -147,6 +147,17 @@ def test_single_keys_of_a_policy_reach_the_daemon_and_other_sizes_the_prompt(
     assert ("other sizes" in prompt) == (policy is not None and "shapes" in policy)
 
 
+def test_a_policy_of_a_file_is_what_the_file_says(endpoint: Endpoint, tmp_path: Path) -> None:
+    tasks, policy = tmp_path / "tasks.jsonl", tmp_path / "policy.json"
+    tasks.write_text(json.dumps({"name": "softmax", "code": (TESTS / "tasks/softmax.py").read_text(), "level": 2}))
+    with fake_daemon() as judge:
+        for text, status in (('{"name": "strict"}', 0), ('{"name":"strict"}', 0), ('{"name": "hybrid"}', 3)):
+            policy.write_text(text)
+            done = run(judge, endpoint, tmp_path, "bestofn", f"--tasks={tasks}", "--samples=1", f"--policy={policy}")
+            assert done.returncode == status, done.stderr
+        assert '"policy" differs' in done.stderr
+
+
 def test_a_policy_that_cannot_be_read_ends_the_command_before_anything_is_asked(
     endpoint: Endpoint, tmp_path: Path
 ) -> None:
