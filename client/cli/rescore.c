@@ -1,5 +1,6 @@
 /* verifier rescore: another reward over verdicts that are stored. Nothing is judged again. */
-#include <float.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/cli/api.h"
@@ -61,7 +62,13 @@ take_param(struct argp_state *state, const char *name, char *arg, void *out)
         return;
     }
     *equals = '\0';
-    json_object_set_new(out, arg, json_real(take_number(state, arg, equals + 1, "", -DBL_MAX, DBL_MAX)));
+    char *end;
+    double value = strtod(equals + 1, &end);
+    if (end == equals + 1 || *end || !isfinite(value)) {
+        argp_error(state, "%s %s takes a number, not \"%s\"", name, arg, equals + 1);
+        return;
+    }
+    json_object_set_new(out, arg, json_real(value));
 }
 
 static void

@@ -1030,6 +1030,7 @@ def test_refusals(script: Script, source: str, answer: tuple[int, object], code:
         (["rescore", ID, "--hack-value=nan"], 2),
         (["rescore", ID, "--hack-value=0.5"], 2),
         (["rescore", ID, "--param=cap=inf"], 2),
+        (["rescore", ID, "--param=cap=4x"], 2),
         (["rescore", ID, "--version=0"], 2),
         (["judge"], 2),
         (["judge", "-"], 2),
