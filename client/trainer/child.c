@@ -34,7 +34,7 @@ child_status(int status)
 }
 
 int
-child_wait(pid_t pid, void (*tend)(void *), void *arg)
+child_wait(pid_t pid)
 {
     static const struct timespec look = { 0, 50000000 };
     int status = 0;
@@ -45,8 +45,6 @@ child_wait(pid_t pid, void (*tend)(void *), void *arg)
             kill(pid, SIGTERM);
             is_told = true;
         }
-        if (tend)
-            tend(arg);
         nanosleep(&look, NULL);
     }
     return ended == pid ? child_status(status) : TRAINER_CONFIG;

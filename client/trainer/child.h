@@ -6,10 +6,7 @@
 
 /* Start argv (borrowed); it gets SIGTERM when this process ends. -1: the process could not be made. */
 pid_t child_spawn(const char *program, char *const *argv);
-/*
- * Wait for its end; a signal to stop is passed on. tend(arg) (NULL: nothing) is called repeatedly meanwhile.
- * Its exit status, or 128 + its signal.
- */
-int child_wait(pid_t pid, void (*tend)(void *), void *arg);
+/* Wait for its end; a signal to stop is passed on. Its exit status, or 128 + its signal. */
+int child_wait(pid_t pid);
 
 #endif

@@ -356,7 +356,7 @@ train(const struct train *t, const char *request, int *status, struct error *err
     pid_t pid = child_spawn(t->python, (char *const *)(uintptr_t)argv);
     if (pid < 0)
         return error_set(err, ERR_SYS, "cannot start %s", t->python);
-    *status = child_wait(pid, NULL, NULL);
+    *status = child_wait(pid);
     const int left = status_left(path);
     *status = left >= 0 ? left : *status;
     return *status == TRAINER_OK ? check_trained(t, left, err) : 0;

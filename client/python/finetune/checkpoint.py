@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -168,16 +168,15 @@ def newest(root: Path, say: Callable[[str], None]) -> tuple[Path, Manifest] | No
     return None
 
 
-def prune(root: Path, keep: int, also: Iterable[Path] = ()) -> None:
-    """Leave the newest `keep` that verify, and those in `also`; remove older ones and what was left half written."""
+def prune(root: Path, keep: int) -> None:
+    """Leave the newest `keep` that verify; remove older ones and what was left half written."""
     for path in root.glob(PARTIAL + "*"):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
     kept = 0
     for path in step_directories(root):
         if kept >= keep:
-            if path not in also:
-                discard(path)
+            discard(path)
             continue
         try:
             verify(path)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 
+from verifierd_client import VerifierdError
+
 from .command import complain, prepare
-from .errors import PrepareError
+from .errors import SERVICE, PrepareError
 from .fuse import fuse
 
 
@@ -15,6 +17,8 @@ def main() -> int:
         return commands[sys.argv[1]](sys.argv[2:])
     except (PrepareError, OSError) as error:
         return complain(error)
+    except VerifierdError as error:
+        return complain(PrepareError(str(error), SERVICE))
 
 
 if __name__ == "__main__":
