@@ -259,6 +259,9 @@ may_take(const struct node *n)
 
     if (n->is_lost || n->is_draining || n->is_ahead || f->is_stopping || !zygotes_are_ready(f))
         return false;
+    /* A file's submissions are all known here: one that waits for a slot is claimed when it begins, not before. */
+    if (!is_shared(n) && registry_oldest_s(&f->registry, REGISTRY_FOR_SLOT) >= 0)
+        return false;
     const struct submission *s = *n->taken ? submission_by_id(f, n->taken) : NULL;
     return has_room(n) ||
            (is_shared(n) && scheduler_is_open(f->scheduler) && !(s && s->state == STATE_QUEUED));
