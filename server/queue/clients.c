@@ -21,6 +21,7 @@ struct client {
     struct fair_share cpu, device;
     struct usage usage;
     int64_t submissions, registrations; /* that are not finished */
+    int64_t coming;                     /* admitted, and not yet submissions */
     int64_t noted;                      /* that wait on all nodes; 0: not known */
     int64_t held_until_ns;              /* monotonic */
     char name[];                        /* "": the operator */
@@ -70,7 +71,8 @@ sweep(struct clients *cs)
         return;
     HASH_ITER(hh, cs->by_name, c, next)
     {
-        if (c->submissions > 0 || c->registrations > 0 || usage_is_of_today(&c->usage, now_ms))
+        if (c->submissions > 0 || c->registrations > 0 || c->coming > 0 ||
+            usage_is_of_today(&c->usage, now_ms))
             continue;
         HASH_DEL(cs->by_name, c);
         free(c);
@@ -140,7 +142,7 @@ clients_admit(struct clients *cs, const char *name, size_t n, int *retry_s)
     *retry_s = 0;
     if (!c)
         return QUOTA_OK;
-    int64_t here = c->submissions + c->registrations - c->usage.running;
+    int64_t here = c->submissions + c->registrations + c->coming - c->usage.running;
     c->usage.waiting = here > c->noted ? here : c->noted;
     enum quota_limit limit =
         quota_admit(clients_quota(cs, name), &c->usage, n, clock_monotonic_ns(), clock_wall_ms(), retry_s);
@@ -160,6 +162,12 @@ void
 client_drop_submission(struct client *c)
 {
     c->submissions--;
+}
+
+void
+client_expect(struct client *c, int64_t n)
+{
+    c->coming += n;
 }
 
 void

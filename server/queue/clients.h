@@ -45,6 +45,9 @@ void client_add_registration(struct client *c);
 void client_drop_registration(struct client *c);
 int64_t client_registrations(const struct client *c); /* that it asked for and that are not over */
 
+/* n submissions that were admitted are on their way to the store; n < 0: they have come, or will not. */
+void client_expect(struct client *c, int64_t n);
+
 /* One of them has a CPU slot or a device from now on, and until the other call. */
 void client_begin_run(struct client *c);
 void client_end_run(struct client *c);

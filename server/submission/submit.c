@@ -67,7 +67,8 @@ struct intake {
     bool has_gpu;              /* a live node has it, or none was asked for */
     bool has_usage;            /* of its client on all nodes, against a quota */
     struct store_usage usage;
-    int64_t rate; /* its client's, to count so far; 0: none */
+    int64_t rate;          /* its client's, to count so far; 0: none */
+    struct client *client; /* once it is admitted: it expects request.n more; else NULL */
     struct json_fault found_fault;
 };
 
@@ -85,6 +86,10 @@ release(void *arg)
 static void
 intake_free(struct intake *in)
 {
+    if (in->client) {
+        client_expect(in->client, -(int64_t)in->request.n);
+        in->funnel->coming -= (int64_t)in->request.n;
+    }
     if (in->is_group) {
         pending_work(in->funnel->pending, &in->work, release, free, in);
         return;
@@ -277,7 +282,13 @@ admit(struct intake *in, struct funnel_answer *a)
 
     if (in->has_usage)
         clients_note(in->funnel->clients, in->request.client, &in->usage);
-    return admission_check_quota(in->funnel, in->request.client, in->request.n + registers, a);
+    enum funnel_refusal refusal =
+        admission_check_quota(in->funnel, in->request.client, in->request.n + registers, a);
+    if (refusal == FUNNEL_OK && (in->client = clients_get(in->funnel->clients, in->request.client))) {
+        client_expect(in->client, (int64_t)in->request.n); /* others ask before the store has them */
+        in->funnel->coming += (int64_t)in->request.n;
+    }
+    return refusal;
 }
 
 static bool
@@ -338,15 +349,15 @@ decide_cb(void *arg)
         a->refusal = FUNNEL_UNAVAILABLE;
         json_refuse(&a->fault, "", "%s", log_for_client(in->request.reference.id, &in->look.err));
     }
+    if (a->refusal == FUNNEL_OK && in->found != FUNNEL_OK) {
+        a->refusal = in->found;
+        a->fault = in->found_fault;
+    }
     if (a->refusal == FUNNEL_OK && has_gpu(f, in->request.gpu, a) && has_room(f, in->request.n, a))
         a->refusal = admit(in, a);
     if (a->refusal == FUNNEL_OK && in->request.is_inline) {
         task_ensure(f, &in->request.reference, in->request.client, in->request.priority, registered_cb, in);
         return;
-    }
-    if (a->refusal == FUNNEL_OK && in->found != FUNNEL_OK) {
-        a->refusal = in->found;
-        a->fault = in->found_fault;
     }
     if (a->refusal == FUNNEL_OK)
         store_intake(in);

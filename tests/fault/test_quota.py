@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 import service
@@ -38,6 +41,43 @@ def test_rate(start_scripted: service.StartDaemon) -> None:
     assert "slow may submit 2 a minute" in answer.json()["detail"]
     assert daemon.client.post("/v1/submissions", body("ast=fail:syntax", "other")).status == 202
     assert daemon.client.post("/v1/submissions", body("ast=fail:syntax", "slow") | {"client": None}).status == 202
+
+
+def test_a_task_that_there_is_not_costs_no_rate(start_scripted: service.StartDaemon) -> None:
+    daemon = limited(start_scripted, "slow:rate=2")
+    wrong = {"task": "skripted", "client": "slow", "candidates": [{"candidate": "# a\n"}, {"candidate": "# b\n"}]}
+    assert daemon.client.post("/v1/groups", wrong).status == 404
+    assert daemon.client.post("/v1/groups", wrong | {"task": "scripted"}).status == 202
+
+
+def test_queued_holds_for_requests_at_once(start_scripted: service.StartDaemon) -> None:
+    daemon = limited(start_scripted, "*:queued=3", cpu_jobs=1)
+    with (
+        closing(sqlite3.connect(daemon.directory / "store.db", isolation_level=None)) as other,
+        ThreadPoolExecutor(16) as pool,
+    ):
+        other.execute("BEGIN IMMEDIATE")  # none of them is in the store before all have asked
+        asked = [pool.submit(daemon.client.post, "/v1/submissions", body("ast=hang", "one")) for _ in range(16)]
+        time.sleep(0.5)
+        other.execute("ROLLBACK")
+        answers = [one.result().status for one in asked]
+    assert sorted(answers) == [202] * 3 + [429] * 13
+
+
+def test_what_waits_is_not_claimed_before_it_begins(start_scripted: service.StartDaemon) -> None:
+    """A claim that a kill ends counts as an attempt."""
+    daemon = limited(start_scripted, "greedy:running=1", cpu_jobs=3)
+    for _ in range(4):
+        daemon.client.submit(body("ast=hang", "greedy"))
+    path = daemon.directory / "store.db"
+
+    def attempts() -> list[int]:
+        with closing(sqlite3.connect(path)) as store:
+            return [row[0] for row in store.execute("SELECT attempts FROM submission ORDER BY attempts")]
+
+    service.wait_for(lambda: attempts()[-1] == 1)
+    time.sleep(2.5)  # the store is looked at each second
+    assert attempts() == [0, 0, 0, 1]
 
 
 def test_queued(start_scripted: service.StartDaemon) -> None:
