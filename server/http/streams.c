@@ -504,6 +504,19 @@ stream_drop(struct stream *s)
 
 /* --- writing into the ring --- */
 
+/* Those of the group ask the store whether all of it has ended. */
+static void
+wake_streams_of(struct http *h, const char *group)
+{
+    struct stream *s;
+
+    DL_FOREACH(h->streams, s)
+    {
+        if (strcmp(group, s->exchange->id) == 0)
+            wake(s);
+    }
+}
+
 void
 streams_event_cb(void *arg, const struct funnel_event *event)
 {
@@ -521,6 +534,11 @@ streams_event_cb(void *arg, const struct funnel_event *event)
     uint64_t end = events_end(h->events);
     struct stream *s;
 
+    if (event->kind == FUNNEL_EVENT_PART) {
+        wake_streams_of(h, event->group);
+        free(out.client);
+        return;
+    }
     snprintf(out.submission, sizeof(out.submission), "%s", event->submission ? event->submission : "");
     snprintf(out.group, sizeof(out.group), "%s", event->group);
     bool is_kept = !event->client || out.client;
@@ -536,7 +554,7 @@ streams_event_cb(void *arg, const struct funnel_event *event)
         bool is_end = event->kind == FUNNEL_EVENT_GROUP && strcmp(event->group, s->exchange->id) == 0;
         if (!is_kept || is_end || is_about(s, events_at(h->events, end)))
             wake(s);
-        else if (s->is_suspended)
+        else if (s->is_suspended && !s->read)
             s->at = end + 1; /* all earlier events were sent, too */
         if (s->at < events_first(h->events) && !s->is_gone)
             stream_drop(s); /* MHD would ask for more only once its socket took something */

@@ -173,6 +173,7 @@ enum funnel_event_kind {
     FUNNEL_EVENT_STAGE,  /* it entered a stage; the results of earlier stages that it shows are not durable */
     FUNNEL_EVENT_VERDICT,
     FUNNEL_EVENT_GROUP, /* the last submission of a group has its verdict */
+    FUNNEL_EVENT_PART,  /* the last one here has; other nodes may have more of the group */
 };
 struct funnel_event {
     enum funnel_event_kind kind;

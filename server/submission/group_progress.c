@@ -47,7 +47,8 @@ time_chosen(struct funnel *f, struct group *g)
 void
 group_progress_end(struct funnel *f, struct group *g, const char *client)
 {
-    funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_GROUP, .group = group_id(g), .client = client,
+    funnel_tell(f, &(struct funnel_event){ group_is_whole(g) ? FUNNEL_EVENT_GROUP : FUNNEL_EVENT_PART,
+                                           .group = group_id(g), .client = client,
                                            .notify_url = group_is_whole(g) ? group_notify_url(g) : NULL });
     waits_notify(group_waits(g));
     group_free(g);
