@@ -362,7 +362,7 @@ read_task_id(struct exchange_read *c, struct store_reader *r)
 {
     bool is_own;
 
-    if (strncmp(c->task, "sha256:", 7) != 0)
+    if (strncmp(c->task, "sha256:", 7) != 0 || strlen(c->task) >= sizeof(c->task_id))
         return reader_find_task(r, c->client, c->task, c->task_id, &is_own, &c->err);
     snprintf(c->task_id, sizeof(c->task_id), "%s", c->task);
     return 0;

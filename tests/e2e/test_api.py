@@ -415,7 +415,10 @@ def test_task_is_registered_once(client: Client, tasks: dict[str, corpus.Task]) 
     first, second = client.post("/v1/tasks", body), client.post("/v1/tasks", body)
     assert (first.status, second.status) == (201, 200)
     assert first.json()["id"] == second.json()["id"]
-    assert first.json()["id"].startswith("sha256:")
+    ident = first.json()["id"]
+    assert ident.startswith("sha256:")
+    assert client.get(f"/v1/tasks/{ident}").status == 200
+    assert client.get(f"/v1/tasks/{ident}0").status == client.call("DELETE", f"/v1/tasks/{ident}0").status == 404
 
 
 def test_task_shows_what_was_found(client: Client, tasks: dict[str, corpus.Task], task_ids: dict[str, str]) -> None:
