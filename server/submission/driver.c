@@ -220,7 +220,7 @@ claimed_cb(void *arg, int code, const struct error *err)
     if (code == ERR_CONFLICT && s->is_claimed)
         code = 0;
     s->is_claimed = s->is_claimed && code != 0;
-    bool is_full = code == ERR_FULL && !s->is_cancelled && !f->is_stopping;
+    bool is_full = code == ERR_FULL && !f->is_stopping;
     bool must_wait = code != 0 && code != ERR_CONFLICT && code != ERR_NOTFOUND && !is_full && !f->is_stopping;
 
     s->is_claiming = must_wait;
@@ -229,6 +229,10 @@ claimed_cb(void *arg, int code, const struct error *err)
         scheduler_release_slot(f->scheduler, &s->job);
         client_hold(s->job.client);
         scheduler_add_for_slot(f->scheduler, &s->job, true);
+        if (s->is_cancelled) { /* as one that waits it can be */
+            s->is_cancelled = false;
+            cancel_ordered(f, s->id, CANCEL_ORDER(s->cancel_reason));
+        }
     } else if (must_wait) {
         log_warn(s->id, "it cannot begin yet: %s", err->text);
         DL_APPEND(f->unclaimed, s);
