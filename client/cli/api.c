@@ -1,6 +1,7 @@
 #include "client/cli/api.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -329,15 +330,18 @@ api_follow(struct cli *cli, const char *path, const char *id, double limit_s, js
     const int64_t start_ns = clock_monotonic_ns();
     int64_t lost_ns = 0;
     char told[64] = "";
+    bool is_asked = false;
 
     *out = NULL;
     for (;;) {
         AUTO_EXCHANGE struct exchange x = EXCHANGE_INIT;
         AUTO_BUFFER struct buffer poll = BUFFER_INIT;
         double wait_s = poll_length(cli, limit_s, start_ns);
-        if (wait_s < 0)
+        if (wait_s < 0 && is_asked)
             return cli_complain(CLI_TIMEOUT, "not finished after %g s; it goes on: verifier show %s", limit_s,
                                 id);
+        is_asked = true;
+        wait_s = fmax(0, wait_s);
         buffer_add(&poll, path);
         api_path_add(&poll, "/", id);
         /* Whole seconds: rounded up, so that the last poll is not a run of empty ones. */

@@ -467,6 +467,9 @@ def test_show_waits_for_the_end(script: Script) -> None:
     script.on("GET /v1/submissions/" + ID, (200, RUNNING))
     done = verifier(script, "show", ID, "--wait=0.1")
     assert done.returncode == 8 and b"not finished after 0.1 s" in done.stderr
+    assert verifier(script, "show", ID, "--wait=0").returncode == 8
+    script.on("GET /v1/submissions/" + ID, (200, OK))
+    assert verifier(script, "show", ID, "--wait=0").returncode == 0
 
 
 @pytest.mark.parametrize(
