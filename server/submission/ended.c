@@ -70,7 +70,7 @@ leave_group(struct submission *s)
     if (!g)
         return;
     if (group_finish_one(g, s->member.is_chosen, s->is_correct))
-        group_progress_end(f, g, s->attempt->row.client);
+        group_progress_end(f, g, client_name(s->job.client));
     else
         group_progress(f, g);
 }
@@ -82,17 +82,13 @@ submission_ended(struct submission *s, bool is_durable)
     struct funnel *f = s->funnel;
     struct attempt *j = s->attempt;
 
-    if (!is_durable) { /* its result is not handed on */
-        j->class_ = CLASS_INFRA;
-        j->failed_stage = STAGE_AST;
-        s->is_correct = false;
-    }
+    s->is_correct = s->is_correct && is_durable;
     registry_remove(&f->registry, &s->entry); /* first: later requests are answered from the store */
     if (is_durable) {
         count(s);        /* before the notifications, so that a client that gets one finds it counted */
         tell_streams(s); /* before its waiters, whose requests may end in the callback */
     }
-    reuse_settle(s);                       /* the identical ones get its verdict, or are judged */
+    is_durable ? reuse_settle(s) : reuse_leave(s); /* the identical ones get its verdict, or are judged */
     waits_notify(&s->waits);               /* its own; those of its group are woken by leave_group() */
     client_drop_submission(s->job.client); /* its quota has room for another */
     leave_group(s);                        /* which may be finished, be decided, or choose whom to time */
