@@ -105,6 +105,13 @@ attempt_free(struct funnel *f, struct attempt *j)
     free(j);
 }
 
+/* The answer of a timed call was wrong: `full` counts as not passed, as if it had been found there. */
+static bool
+is_refuted(int stage, enum verdict_class class_)
+{
+    return stage == STAGE_TIMING && class_info(class_)->stages == ON_DEVICE && !class_info(class_)->is_cheat;
+}
+
 void
 attempt_fail(struct attempt *j, int stage, enum verdict_class class_, json_t *error, const char *format, ...)
 {
@@ -116,6 +123,8 @@ attempt_fail(struct attempt *j, int stage, enum verdict_class class_, json_t *er
         return;
     j->failed_stage = stage;
     j->class_ = class_;
+    if (is_refuted(stage, class_) && j->passed > STAGE_TINY)
+        j->passed = STAGE_TINY;
     j->rule[0] = j->neighbour[0] = '\0';
     json_decref(j->error);
     j->error = json_incref(error);

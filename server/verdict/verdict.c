@@ -83,7 +83,7 @@ fill_components(const struct attempt *j, const struct timing *t, struct reward_c
     c->valid = j->stages[STAGE_AST].outcome == OUTCOME_PASS;
     c->compiled = j->stages[STAGE_COMPILE].outcome == OUTCOME_PASS;
     c->correct = j->stages[STAGE_FULL].outcome == OUTCOME_PASS && (is_ok || j->failed_stage > STAGE_FULL) &&
-                 j->class_ != CLASS_HACK;
+                 (is_ok || j->passed >= STAGE_FULL) && j->class_ != CLASS_HACK;
     c->hack = class_info(j->class_)->is_cheat;
     c->timed = t->is_measured && is_ok && !attempt_is_uncredited(j);
     c->coverage = coverage_of(j);

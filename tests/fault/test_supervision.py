@@ -332,6 +332,16 @@ def test_until_and_switches(shared: service.Daemon) -> None:
     assert (verdict["class"], verdict["stage"], verdict["components"]["timed"]) == ("mismatch", "timing", 0)
 
 
+@pytest.mark.parametrize(("class_", "is_correct"), [("mismatch", 0), ("mutated_input", 0), ("launch", 1)])
+def test_a_wrong_answer_while_timed_refutes_full(shared: service.Daemon, class_: str, is_correct: int) -> None:
+    verdict = shared.client.judge(body(f"timing=fail:{class_}"), LIMIT_S)
+    assert (verdict["class"], verdict["failed_at"]) == (class_, "timing")
+    assert (verdict["passed_stage"], verdict["reward"]) == (("full", 0.7) if is_correct else ("tiny", 0.5))
+    assert verdict["components"]["correct"] == is_correct
+    again = {"submissions": [verdict["id"]], "reward": {"kind": "binary"}}
+    assert shared.client.expect("POST", "/v1/rescore", again)["items"][0]["reward"] == is_correct
+
+
 def test_drain_puts_back_and_restart_judges(start_scripted: service.StartDaemon) -> None:
     daemon = start_scripted(drain_ms=200)
     daemon.client.add_task(TASK)
