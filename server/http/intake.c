@@ -26,6 +26,8 @@
 
 /* --- the header --- */
 
+#define WAIT_MAX_S 86400
+
 /*
  * Before 1.0 MHD gives C strings, takes a bare LF for a line's end and joins folded
  * lines, so a NUL hides what follows it, and a proxy may see other headers. But
@@ -202,13 +204,13 @@ read_wait(struct exchange *x)
         const char *prefer = MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, "Prefer");
         long n = strstr(x->route->query, "wait") ? prefer_wait_s(prefer) : -1;
         if (n >= 0) {
-            x->wait_s = (double)n;
+            x->wait_s = n < WAIT_MAX_S ? (double)n : WAIT_MAX_S;
             x->is_preferred = true;
         }
         return true;
     }
     x->wait_s = strtod(text, &end);
-    if (end != text && !*end && x->wait_s >= 0 && x->wait_s <= 86400 &&
+    if (end != text && !*end && x->wait_s >= 0 && x->wait_s <= WAIT_MAX_S &&
         text[strspn(text, "0123456789.eE+-")] == '\0')
         return true;
     return exchange_bad_parameter(x, "wait", "is a number of seconds, 0 to 86400");

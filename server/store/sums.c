@@ -240,7 +240,7 @@ prune(struct store_backend *b, int64_t now_s, struct error *err)
     bool is_alone = true;
     int rc = 0;
 
-    if (now_s < b->pruned_s + SUMMARY_PRUNE_EVERY_S)
+    if (now_s >= b->pruned_s && now_s < b->pruned_s + SUMMARY_PRUNE_EVERY_S)
         return 0;
     b->pruned_s = now_s;
     if (b->ops->is_alone)

@@ -133,7 +133,7 @@ note_verdict(struct submission *s, json_t *verdict)
 static double
 seconds_taken(const struct submission_row *row)
 {
-    return (double)(row->finished_ms - row->created_ms) / 1000;
+    return fmax(0, (double)(row->finished_ms - row->created_ms) / 1000); /* a clock may be set back */
 }
 
 /* The row of a finished submission; verdict: given, as it is in the row. False: there was no memory for it. */

@@ -152,8 +152,10 @@ child_free(struct child *c)
         close(c->pidfd);
     if (c->run_channel >= 0)
         close(c->run_channel);
-    if (c->scratch[0])
+    if (c->scratch[0]) {
+        (void)!lchown(c->scratch, geteuid(), getegid()); /* before the user id is another child's */
         scratch_remove(c->loop, c->scratch);
+    }
     cgroup_remove(c->loop, c->cgroup);
     uids_give_back(c->uids, c->uid);
     uv_close((uv_handle_t *)&c->timer, handle_closed_cb);
