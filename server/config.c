@@ -17,6 +17,7 @@
 #include "common/auto.h"
 #include "common/buffer.h"
 #include "common/hash.h"
+#include "common/words.h"
 #include "server/queue/quota.h"
 #include "server/store/store.h"
 
@@ -253,22 +254,12 @@ put_switch(const struct setting *s, const char *value, struct config *c, struct 
     return error_set(err, ERR_INPUT, "%s is true or false, not \"%.40s\"", s->name, value);
 }
 
-static bool
-is_word_of(const char *words, const char *value)
-{
-    size_t size = strlen(value);
-    for (const char *at = words; size && (at = strstr(at, value)); at += size)
-        if ((at == words || at[-1] == ' ') && (at[size] == ' ' || !at[size]) && !strchr(value, ' '))
-            return true;
-    return false;
-}
-
 static int
 put_text(const struct setting *s, const char *value, struct config *c, struct error *err)
 {
     if (s->min && !*value)
         return error_set(err, ERR_INPUT, "%s is empty", s->name);
-    if (s->type == CHOICE && !is_word_of(s->unit, value))
+    if (s->type == CHOICE && !words_have(s->unit, " ", value, strlen(value)))
         return error_set(err, ERR_INPUT, "%s is one of \"%s\", not \"%.40s\"", s->name, s->unit, value);
     char *copy = strdup(value);
     if (!copy)

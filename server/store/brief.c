@@ -1,13 +1,7 @@
 #include "server/store/brief.h"
 
 #include "common/auto.h"
-
-static json_t *
-value_or_null(json_t *object, const char *key)
-{
-    json_t *value = json_object_get(object, key);
-    return value ? json_incref(value) : json_null();
-}
+#include "common/json.h"
 
 /* How each stage ended, without its times. */
 static json_t *
@@ -18,8 +12,8 @@ outcomes(json_t *stages)
     size_t i;
 
     json_array_foreach(stages, i, stage)
-        json_array_append_new(out, json_pack("{s:o, s:o}", "stage", value_or_null(stage, "stage"), "outcome",
-                                             value_or_null(stage, "outcome")));
+        json_array_append_new(out, json_pack("{s:o, s:o}", "stage", get_or_null(stage, "stage"), "outcome",
+                                             get_or_null(stage, "outcome")));
     return out;
 }
 
@@ -39,9 +33,9 @@ brief_of(json_t *document)
     }
     json_t *metadata = json_object_get(document, "metadata");
     for (size_t i = 0; i < ARRAY_LEN(labels); i++)
-        json_object_set_new(out, labels[i], value_or_null(metadata, labels[i]));
+        json_object_set_new(out, labels[i], get_or_null(metadata, labels[i]));
     json_object_set_new(out, "stages", outcomes(json_object_get(document, "stages")));
-    json_object_set_new(out, "speedup", value_or_null(json_object_get(document, "components"), "speedup"));
+    json_object_set_new(out, "speedup", get_or_null(json_object_get(document, "components"), "speedup"));
     return out;
 }
 
@@ -56,7 +50,7 @@ brief_text(json_t *document)
 json_t *
 verdict_read(const char *text)
 {
-    json_t *verdict = text ? json_loads(text, JSON_ALLOW_NUL, NULL) : NULL;
+    json_t *verdict = json_of(text);
 
     if (json_is_object(verdict))
         return verdict;

@@ -6,6 +6,7 @@
 #include <jansson.h>
 
 #include "common/auto.h"
+#include "common/json.h"
 #include "common/utf8.h"
 
 static bool
@@ -24,7 +25,7 @@ labels_read(const char *request, struct labels *out)
     /* Most have none, and need no parsing. */
     if (!request || (!strstr(request, "\"run\"") && !strstr(request, "\"gpu\"")))
         return;
-    AUTO_JSON json_t *document = json_loads(request, JSON_ALLOW_NUL, NULL);
+    AUTO_JSON json_t *document = json_of(request);
     const char *gpu = json_string_value(json_object_get(document, "gpu"));
     if (gpu && strlen(gpu) < sizeof(out->gpu))
         snprintf(out->gpu, sizeof(out->gpu), "%s", gpu);

@@ -163,7 +163,7 @@ waited(json_t *stages)
 bool
 summary_read(const char *verdict, struct summary *out)
 {
-    AUTO_JSON json_t *v = verdict ? json_loads(verdict, JSON_ALLOW_NUL, NULL) : NULL;
+    AUTO_JSON json_t *v = json_of(verdict);
     json_t *timing = json_object_get(v, "timing"), *components = json_object_get(v, "components");
 
     *out = (struct summary){

@@ -5,6 +5,7 @@
 #include <jansson.h>
 
 #include "common/auto.h"
+#include "common/json.h"
 #include "common/log.h"
 #include "server/queue/clients.h"
 #include "server/store/store.h"
@@ -20,7 +21,7 @@ static bool
 count_correct_cb(void *arg, const struct submission_row *row)
 {
     int *n_correct = arg;
-    AUTO_JSON json_t *verdict = row->verdict ? json_loads(row->verdict, JSON_ALLOW_NUL, NULL) : NULL;
+    AUTO_JSON json_t *verdict = json_of(row->verdict);
 
     *n_correct += verdict_is_correct(verdict);
     return true;
@@ -35,7 +36,7 @@ adopt_read_group(struct store_reader *r, const char *id, struct adopted_group *o
     *out = (struct adopted_group){ 0 };
     int rc = reader_get_group(r, id, &row, &err);
     if (rc == 0) {
-        out->request = json_loads(row.request ? row.request : "", JSON_ALLOW_NUL, NULL);
+        out->request = json_of(row.request);
         out->age_ms = row.age_ms;
         if (json_object_get(out->request, "stop"))
             rc = reader_each_of_group(r, id, count_correct_cb, &out->n_correct, &err);
@@ -77,7 +78,7 @@ end_following(struct funnel *f, struct submission *s)
 struct submission *
 adopt(struct funnel *f, const struct submission_row *row, const struct adopted_group *group, bool is_claimed)
 {
-    AUTO_JSON json_t *request = json_loads(row->request ? row->request : "", JSON_ALLOW_NUL, NULL);
+    AUTO_JSON json_t *request = json_of(row->request);
     struct submission *s =
         submission_new(f, row->id, row->group_id, row->client, row->priority, row->attempts);
 

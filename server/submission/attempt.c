@@ -33,7 +33,7 @@ read_request(struct attempt *j, struct error *err)
     struct json_fault fault;
     const char *until, *seed;
 
-    j->request = json_loads(j->row.request ? j->row.request : "", JSON_ALLOW_NUL, NULL);
+    j->request = json_of(j->row.request);
     j->entry = json_string_value(json_object_get(j->request, "entry_point"));
     until = json_string_value(json_object_get(j->request, "until"));
     seed = json_string_value(json_object_get(j->request, "seed"));

@@ -1,6 +1,7 @@
 #include "common/auto.h"
 #include "common/buffer.h"
 #include "common/clock.h"
+#include "common/json.h"
 #include "server/store/store.h"
 #include "server/submission/funnel.h"
 #include "server/submission/request.h"
@@ -12,17 +13,11 @@
  * "request" is the stored settings of how the candidate is to be judged.
  */
 
-static json_t *
-parsed(const char *text)
-{
-    return text ? json_loads(text, JSON_ALLOW_NUL, NULL) : NULL;
-}
-
 static int
 set_task(json_t *out, const struct task_row *task)
 {
-    AUTO_JSON json_t *spec = parsed(task->spec);
-    AUTO_JSON json_t *metadata = parsed(task->metadata);
+    AUTO_JSON json_t *spec = json_of(task->spec);
+    AUTO_JSON json_t *metadata = json_of(task->metadata);
     json_t *declared = json_object_get(spec, "declared");
     json_t *entry = json_object_get(declared, "entry_point");
 
@@ -40,7 +35,7 @@ request_of(const struct submission_row *row, json_t *verdict)
 {
     static const char *const keys[] = { "entry_point", "policy", "reward",        "until",
                                         "seed",        "flags",  "extract_fault", "is_guess" };
-    AUTO_JSON json_t *stored = parsed(row->request);
+    AUTO_JSON json_t *stored = json_of(row->request);
     json_t *out = json_object(), *seed = json_object_get(verdict, "seed");
 
     for (size_t i = 0; i < ARRAY_LEN(keys); i++)
@@ -75,7 +70,7 @@ bundle_read(struct store_reader *r, const struct submission_row *row, json_t **o
     *out = NULL;
     if (row->state != SUBMISSION_DONE)
         return 0;
-    AUTO_JSON json_t *verdict = parsed(row->verdict);
+    AUTO_JSON json_t *verdict = json_of(row->verdict);
     if (!verdict)
         return error_set(err, ERR_STORE, "the verdict of %s cannot be read", row->id);
     clock_text(clock_wall_ms(), now);

@@ -6,6 +6,7 @@
 #include <jansson.h>
 
 #include "common/auto.h"
+#include "common/json.h"
 #include "common/log.h"
 #include "server/queue/clients.h"
 #include "server/queue/scheduler.h"
@@ -70,7 +71,7 @@ others_take(struct submission *s)
 static bool
 is_correct(const char *verdict)
 {
-    AUTO_JSON json_t *document = json_loads(verdict, JSON_ALLOW_NUL, NULL);
+    AUTO_JSON json_t *document = json_of(verdict);
 
     return verdict_is_correct(document);
 }

@@ -5,6 +5,7 @@
 
 #include "common/auto.h"
 #include "common/classes.h"
+#include "common/json.h"
 #include "common/log.h"
 #include "server/store/store.h"
 #include "server/submission/counters.h"
@@ -60,8 +61,8 @@ static void
 compare(struct recheck *c)
 {
     const struct submission_row *now = &c->now;
-    AUTO_JSON json_t *old = json_loads(c->then_verdict ? c->then_verdict : "", JSON_ALLOW_NUL, NULL);
-    AUTO_JSON json_t *new = json_loads(now->verdict ? now->verdict : "", JSON_ALLOW_NUL, NULL);
+    AUTO_JSON json_t *old = json_of(c->then_verdict);
+    AUTO_JSON json_t *new = json_of(now->verdict);
     bool is_same_stage = json_equal(json_object_get(old, "failed_at"), json_object_get(new, "failed_at"));
     bool is_same_class = c->then_class && strcmp(c->then_class, now->class_) == 0;
 

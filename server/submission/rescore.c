@@ -118,7 +118,7 @@ read_cb(void *arg, struct store_reader *r)
         if (q->rc != 0)
             return;
         const char *text = seen->rows[0].verdict;
-        json_array_append_new(q->verdicts, text ? json_loads(text, JSON_ALLOW_NUL, NULL) : json_null());
+        json_array_append_new(q->verdicts, text ? json_of(text) : json_null());
     }
 }
 

@@ -48,7 +48,7 @@ static json_t *
 adopt(const struct submission *s, const struct submission_row *from)
 {
     const struct attempt *j = s->attempt;
-    json_t *out = json_loads(from->verdict ? from->verdict : "", JSON_ALLOW_NUL, NULL);
+    json_t *out = json_of(from->verdict);
     struct reward_input in;
 
     if (!out || !verdict_input(out, &in)) {

@@ -7,6 +7,7 @@
 #include "common/clock.h"
 #include "common/hash.h"
 #include "common/ids.h"
+#include "common/json.h"
 #include "common/log.h"
 #include "server/queue/clients.h"
 #include "server/queue/scheduler.h"
@@ -153,7 +154,7 @@ added_cb(void *arg, int code, const struct error *err)
         }
         s->is_accepted = true;
         if (s->group && group_is_new(s->group)) {
-            AUTO_JSON json_t *request = json_loads(in->request.document, JSON_ALLOW_NUL, NULL);
+            AUTO_JSON json_t *request = json_of(in->request.document);
             group_configure(s->group, request, 0);
             group_set_whole(s->group);
         }

@@ -5,6 +5,7 @@
 
 #include "common/auto.h"
 #include "common/classes.h"
+#include "common/json.h"
 #include "server/store/store.h"
 #include "server/submission/attempt.h"
 #include "server/submission/funnel.h"
@@ -88,7 +89,7 @@ funnel_show_submission(struct funnel *f, const struct submission_row *row, const
     json_t *out = how.document;
 
     if (!out && row->verdict)
-        out = json_loads(row->verdict, JSON_ALLOW_NUL, NULL);
+        out = json_of(row->verdict);
     else if (!out && submission_row_copy(row, &copy) == 0)
         out = document_of_row(&copy, &how, task_name);
     submission_row_release(&copy);
@@ -116,7 +117,7 @@ item_of(struct showing *g, size_t i)
     struct submission_row *row = &g->seen.rows[i];
 
     if (row->verdict)
-        return json_loads(row->verdict, JSON_ALLOW_NUL, NULL);
+        return json_of(row->verdict);
     if (g->all[i].document)
         return json_incref(g->all[i].document);
     return document_of_row(row, &g->all[i], g->seen.task_name);
@@ -216,7 +217,7 @@ document_of(struct showing *g, struct error *err)
         return NULL;
     if (g->is_finished)
         rescore_group(items);
-    AUTO_JSON json_t *request = row->request ? json_loads(row->request, JSON_ALLOW_NUL, NULL) : NULL;
+    AUTO_JSON json_t *request = json_of(row->request);
     json_t *out =
         json_pack("{s:s, s:s, s:s, s:i, s:O?, s:O?, s:O?, s:O?, s:o, s:o}", "id", row->id, "state",
                   group_state(items, g->is_finished), "task", row->task_id, "size", row->size, "metadata",

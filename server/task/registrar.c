@@ -12,6 +12,7 @@
 #include "common/buffer.h"
 #include "common/clock.h"
 #include "common/hash.h"
+#include "common/json.h"
 #include "common/log.h"
 #include "common/utf8.h"
 #include "server/queue/clients.h"
@@ -349,7 +350,7 @@ take_spec(struct registration *r, const struct buffer *text)
 int
 task_let_sizes_judge(struct task_row *task, struct error *err)
 {
-    AUTO_JSON json_t *spec = json_loads(task->spec ? task->spec : "", JSON_ALLOW_NUL, NULL);
+    AUTO_JSON json_t *spec = json_of(task->spec);
     json_t *cases = json_object_get(spec, "cases"), *other = json_object_get(cases, "other");
 
     if (!json_is_array(other))
