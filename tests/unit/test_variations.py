@@ -62,6 +62,24 @@ def test_products_of_opposed_inputs_are_far_below_zero() -> None:
     assert not variations.apply("opposed", [torch.randn(4, 32), torch.ones(4)], 1), "one alone is `offset`"
 
 
+def test_an_end_in_a_row_that_is_made_constant_is_a_spike() -> None:
+    for seed in range(64):
+        x, y = torch.rand(8, 64), torch.rand(8, 64)
+        variations.apply("spikes", [x, y], seed)
+        assert max(float(x[-1, -1]), float(y[-1, -1])) > 1000
+
+
+def test_a_small_value_at_an_end_becomes_a_spike_as_others() -> None:
+    for seed in (1, 2):
+        x = torch.linspace(-1, 1, 257)
+        x[0], x[-1] = 1e-6, -1e-6
+        y = x.clone()
+        variations.apply("spikes", [x, y], seed)
+        large = [abs(float(ends[at])) > 0.4 * 131072 for ends in (x, y) for at in (0, -1)]
+        assert sorted(large) == [False, False, True, True]
+        assert x[0] > 0 > x[-1]
+
+
 def test_rows_that_spikes_make_constant_have_an_exact_sum() -> None:
     """Else a layer norm tells kernels apart by how they round the mean: what is left of it is divided by 0.003."""
     for seed in range(20):

@@ -367,12 +367,20 @@ def _ends(tensor: torch.Tensor) -> torch.Tensor | None:
 
 
 def _spike_ends(tensor: torch.Tensor, before: torch.Tensor, seed: int, *, both: bool) -> None:
-    """Make spikes of what was there before, where it is not one yet: which of many a sum leaves out shows by nothing
-    else. both: or one of the two, for of two tensors spikes at one place would be multiplied by each other."""
+    """Make spikes of what was there before: which of many a sum leaves out shows by nothing else. both: or one of the
+    two, for of two tensors spikes at one place would be multiplied by each other. A small value becomes as large a
+    spike as others are, or it would not be missed beside them."""
     now = _ends(tensor)
     assert now is not None
+    spikes = before.sign() * before.abs().maximum(_typical(tensor).nan_to_num(0)) * SPIKE.get(tensor.dtype, 2.0)
     for end in (0, 1) if both else (seed % 2,):
-        now[end] = torch.where(now[end] == before[end], before[end] * SPIKE.get(tensor.dtype, 2.0), now[end])
+        now[end] = spikes[end]
+
+
+def _typical(tensor: torch.Tensor) -> torch.Tensor:
+    """The median magnitude of an even sample of its values but zeros; NaN: these are all."""
+    some = tensor.reshape(-1)[:: max(1, tensor.numel() // SAMPLE)].abs()
+    return torch.where(some == 0, torch.nan, some).nanmedian()
 
 
 def sparse_sets(first: torch.Tensor, sets: int, distance: int, seed: int) -> bool:
@@ -489,7 +497,5 @@ def jitter(tensor: torch.Tensor, seed: int) -> None:
     """Each value moved to one of its two neighbours; zeros stay. Spikes all move up: a sum that holds one of each sign
     would stand still where their steps are opposite, and seem exact."""
     drawn = torch.rand(tensor.shape, generator=_generator(tensor, seed), device=tensor.device)
-    some = tensor.reshape(-1)[:: max(1, tensor.numel() // SAMPLE)].abs()
-    typical = torch.where(some == 0, torch.nan, some).nanmedian()
-    ends = torch.where((drawn < 0.5) & (tensor.abs() <= OUTLIER * typical), -torch.inf, torch.inf).to(tensor.dtype)
+    ends = torch.where((drawn < 0.5) & (tensor.abs() <= OUTLIER * _typical(tensor)), -torch.inf, torch.inf).to(tensor.dtype)
     tensor.copy_(torch.where(tensor == 0, tensor, torch.nextafter(tensor, ends)))
