@@ -228,7 +228,7 @@ demo: setup ## start a daemon, judge real kernels, leave the dashboard running
 	+$(parallel) all
 	'$(py)' server/deploy/demo.py --programs '$(realpath $(BUILD))/bin' --python '$(py)'
 
-demo-cluster: setup ## three daemons on a PostgreSQL of their own: one is killed, nothing is lost
+demo-cluster: setup-test ## three daemons on a PostgreSQL of their own: one is killed, nothing is lost
 	+$(parallel) all
 	VERIFIERD_BUILD='$(realpath $(BUILD))' '$(py)' server/deploy/demo_cluster.py
 
