@@ -122,8 +122,11 @@ def print_table(programs: Path, daemon: Daemon, candidates: list[Candidate]) -> 
     surprises = 0
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         verdicts = [pool.submit(judge, programs, daemon, candidate) for candidate in candidates]
-        for candidate, verdict in zip(candidates, verdicts, strict=True):
-            surprises += not print_row(candidate, verdict.result(), width)
+        try:
+            for candidate, verdict in zip(candidates, verdicts, strict=True):
+                surprises += not print_row(candidate, verdict.result(), width)
+        finally:  # an interrupt waits for none that has not begun
+            pool.shutdown(wait=False, cancel_futures=True)
     return surprises
 
 
