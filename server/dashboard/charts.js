@@ -66,11 +66,11 @@ export function stackedBars(label, steps, stepS, series, { height = 150, format 
 }
 
 // A line with a band around it; steps without a value are gaps.
-export function bandLine(label, steps, stepS, { value, lo, hi, top, height = 150, format = plain, className = "" }) {
+export function bandLine(label, steps, stepS, { value, lo, hi, top, least = 0, height = 150, format = plain, className = "" }) {
   measure();
   const room = height - TOP - BOTTOM;
   const most = top || roundUp(Math.max(...steps.map((s) => (isNumber(hi ? hi(s) : value(s)) ? (hi ? hi(s) : value(s)) : 0)), 0));
-  const y = (v) => TOP + room * (1 - Math.min(1, Math.max(0, v / most)));
+  const y = (v) => TOP + room * (1 - Math.min(1, Math.max(0, (v - least) / (most - least))));
   const x = (i) => xOf(i + 0.5, steps.length);
   const runs = [];
   steps.forEach((step, i) => {
@@ -86,7 +86,8 @@ export function bandLine(label, steps, stepS, { value, lo, hi, top, height = 150
   ]);
   const hover = steps.map((step, i) => svg("rect", { class: "hover", x: xOf(i, steps.length), y: TOP, width: xOf(1, steps.length) - LEFT, height: room },
     svg("title", { text: clockTime(step.start) + ": " + (isNumber(value(step)) ? format(value(step)) : "none") })));
-  return frame(label, height, [axis(height, most, format), body, hover, timeAxis(height, steps, stepS)]);
+  const told = (v) => format(least + (v / most) * (most - least)); // of the axis, which begins at 0
+  return frame(label, height, [axis(height, most, told), body, hover, timeAxis(height, steps, stepS)]);
 }
 
 // Lines over numbered steps; series: [{name, className, points: [[step, value], …]}]. A point without a value is left out.

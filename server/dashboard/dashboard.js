@@ -113,7 +113,7 @@ async function round() {
       showRefusal(error);
     } else if (error instanceof Refused) {
       failing = error.message;
-    } else if (error instanceof TypeError && error.message.includes("fetch") || error.name === "TimeoutError" || error.name === "AbortError") {
+    } else if (error instanceof TypeError && /fetch|load failed|network/i.test(error.message) || error.name === "TimeoutError" || error.name === "AbortError") {
       failing = "the daemon does not answer";
       showReady({ ok: null });
     } else {

@@ -10,6 +10,7 @@ const WINDOWS = ["5m", "1h", "24h", "7d", "30d"];
 // One sentence that answers the first question.
 function health(ready, status) {
   if (!ready.ok) return ["bad", "Not ready: " + ready.why];
+  if (status && !status.queues) return ["dim", "Ready. What waits and runs is not shown to a token that may only submit."];
   const queues = (status && status.queues) || {};
   const running = (queues.cpu_running || 0) + (queues.gpu_running || 0);
   const lanes = ((status && status.workers) || []).filter((one) => one.kind === "referee");

@@ -1,7 +1,7 @@
 // Is the reward moving, and is it being gamed? And why do candidates fail?
 import { ask } from "/api.js";
-import { bandLine, histogram, stackedBars } from "/charts.js";
-import { clockTime, count, el, fixed, percent, region, several, words } from "/dom.js";
+import { bandLine, histogram, roundUp, stackedBars } from "/charts.js";
+import { clockTime, count, el, fixed, isNumber, percent, region, several, words } from "/dom.js";
 import { CLASSES, choice, classTone, dataTable, field, figuresOf, legend, section, tile, when } from "/parts.js";
 
 const BINS = ["< 0", "0", ".1", ".2", ".3", ".4", ".5", ".6", ".7", ".8", ".9", "≥ 1"];
@@ -48,9 +48,11 @@ function charts(trends) {
   const share = (s, n) => (s.n ? (100 * n) / s.n : 0);
   const bins = BINS.map((name, i) => ({ name, value: trends.steps.reduce((sum, s) => sum + s.rewards[i], 0), className: i === 0 ? "bad" : "accent" }));
   const percents = (v) => Math.round(v) + "%";
+  const means = steps.map((s) => s.reward).filter(isNumber);
+  const low = Math.min(0, ...means), high = Math.max(1, ...means); // kinds of reward differ in what they may be
   return [
     section("Reward over time", el("div", { class: "card" }, legend([["line accent", "mean"], ["band accent", "the middle half (by tenths)"]]),
-      bandLine("Mean reward over time, with its middle half", steps, trends.step_s, { value: (s) => s.reward, lo: (s) => quantile(s, 0.25) ?? s.reward, hi: (s) => quantile(s, 0.75) ?? s.reward, top: 1, className: "accent", format: (v) => v.toFixed(2) }))),
+      bandLine("Mean reward over time, with its middle half", steps, trends.step_s, { value: (s) => s.reward, lo: (s) => quantile(s, 0.25) ?? s.reward, hi: (s) => quantile(s, 0.75) ?? s.reward, top: high > 1 ? roundUp(high) : 1, least: low < 0 ? -roundUp(-low) : 0, className: "accent", format: (v) => v.toFixed(2) }))),
     section("Share of cheats beside it", el("div", { class: "card" }, legend([["cheat", "hack"], ["policy", "policy"]]),
       stackedBars("Share of verdicts of class hack and of class policy over time", steps, trends.step_s, [
         { name: "hack", className: "cheat", value: (s) => share(s, s.hack) }, { name: "policy", className: "policy", value: (s) => share(s, s.policy) }], { format: percents, height: 120 }))),

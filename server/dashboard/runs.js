@@ -1,5 +1,5 @@
 // Training runs: what the labels run and step of submissions come to, side by side, by step and by task.
-import { ask } from "/api.js";
+import { Refused, ask } from "/api.js";
 import { heatMap, histogram, lines } from "/charts.js";
 import { count, el, fixed, isNumber, percent, region, speed } from "/dom.js";
 import { choice, dataTable, figuresOf, legend, section, tile, when } from "/parts.js";
@@ -49,6 +49,16 @@ function curves(series, fast, choose) {
   ];
 }
 
+// None of a run that has no verdict yet.
+async function stepsOfRun(run) {
+  try {
+    return (await ask("/v1/runs/" + encodeURIComponent(run))).steps;
+  } catch (error) {
+    if (error instanceof Refused && error.status === 404) return [];
+    throw error;
+  }
+}
+
 export function runs(root, params, go) {
   const list = el("div", {}), pages = el("p", { class: "row" }), side = el("div", {});
   root.append(el("h1", { text: "Runs" }), el("p", { class: "dim", text: "Of submissions that say their run in metadata. Tick runs to see them side by side." }), side, list, pages);
@@ -66,7 +76,7 @@ export function runs(root, params, go) {
     const page = await ask("/v1/runs?limit=30" + (cursor ? "&cursor=" + encodeURIComponent(cursor) : ""));
     const told = params.getAll("run").slice(0, BESIDE);
     const chosen = told.length ? told : page.items.slice(0, 3).map((item) => item.run);
-    const series = await Promise.all(chosen.map(async (run) => ({ name: run, steps: (await ask("/v1/runs/" + encodeURIComponent(run))).steps })));
+    const series = await Promise.all(chosen.map(async (run) => ({ name: run, steps: await stepsOfRun(run) })));
     drawSide(series, () => (series.length ? section("Side by side", curves(series, fast, (name) => go(address(told, { fast: name })))) : null));
     const tick = (item) => {
       const box = el("input", { type: "checkbox", "data-key": "run" + item.run, "aria-label": "Show " + item.run });

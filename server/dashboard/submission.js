@@ -92,7 +92,9 @@ function mismatch(item) {
 const quoted = (text) => "'" + text.replaceAll("'", "'\\''") + "'";
 
 function repeat(item, source) {
-  const body = { task: item.task, candidate: source, ...(item.entry_point ? { entry_point: item.entry_point } : {}), policy: item.policy, reward: item.reward_spec };
+  // A policy that was changed is named as the one that it was made of, with all its parts.
+  const policy = item.policy_on ? { name: item.policy.replace(/\*$/, ""), ...item.policy_on } : item.policy;
+  const body = { task: item.task, candidate: source, ...(item.entry_point ? { entry_point: item.entry_point } : {}), policy, reward: item.reward_spec };
   const command = "curl " + quoted(location.origin + "/v1/submissions?wait=60") + " \\\n    -H 'Content-Type: application/json'" +
     (sessionStorage.getItem("verifierd.token") ? " \\\n    -H \"Authorization: Bearer $VERIFIERD_TOKEN\"" : "") + " \\\n    -d " + quoted(JSON.stringify(body));
   const said = el("span", { class: "dim", role: "status" });
@@ -146,9 +148,19 @@ function saved(path, name, text) {
   return [link, " ", said];
 }
 
+// What was refused is told beside the button; 409: it has ended.
+async function cancel(button, id) {
+  button.disabled = true;
+  const answer = await call("/v1/submissions/" + id, { method: "DELETE" }).catch(() => null);
+  if (answer && (answer.ok || answer.status === 409)) return;
+  const why = answer ? (await answer.json().catch(() => ({}))).detail || "refused: " + answer.status : "the daemon does not answer";
+  button.disabled = false;
+  button.after(el("span", { class: "bad", role: "status", text: why }));
+}
+
 function head(item) {
   const c = item.components || {};
-  const stop = isLive(item) && el("button", { type: "button", "data-key": "cancel", text: "Cancel it", onclick: (event) => { event.target.disabled = true; call("/v1/submissions/" + item.id, { method: "DELETE" }); } });
+  const stop = isLive(item) && el("button", { type: "button", "data-key": "cancel", text: "Cancel it", onclick: (event) => cancel(event.target, item.id) });
   return [
     el("div", { class: "row" }, el("h1", {}, item.task_name || "Submission"), badge(item), el("span", { class: "grow" }), stop),
     el("p", { class: "dim small" }, "Submitted " + clockTime(item.created), item.client ? " by " + item.client : "", ", ", el("a", { href: "#/tasks/" + encodeURIComponent(item.task), text: "its task" }),
