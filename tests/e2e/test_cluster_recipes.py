@@ -39,8 +39,8 @@ def test_kubernetes_takes_each_of_the_manifests(tmp_path: Path) -> None:
     done = subprocess.run([BUILD / "bin" / program, *flags, *own], capture_output=True, text=True, check=False)
     assert done.returncode == 1  # the secret that its first lines have people make is not there
     assert "there are no tokens" in done.stderr
-    new = ["token", "new", "--name=trainer-1", "--scope=submit", "--client=trainer", f"--config={settings}"]
-    subprocess.run([BUILD / "bin" / program, *new], capture_output=True, check=True)
+    token = ["token", "new", "--name=trainer-1", "--scope=submit", "--client=trainer", f"--config={settings}"]
+    subprocess.run([BUILD / "bin" / program, *token], capture_output=True, check=True)
     done = subprocess.run([BUILD / "bin" / program, *flags, *own], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

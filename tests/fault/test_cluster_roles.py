@@ -252,7 +252,7 @@ def test_what_waits_for_nobody_is_cancelled_at_once(roles: Roles) -> None:
     group = str(front.call("POST", "/v1/groups", {"task": "scripted", "candidates": items})[1]["id"])
     front.kill()
     assert other.call("DELETE", f"/v1/groups/{group}")[0] == 200
-    document = other.call("GET", f"/v1/groups/{group}?wait=5")[1]
+    document = other.call("GET", f"/v1/groups/{group}?wait=60")[1]
     assert document["state"] == "cancelled", document
     assert {(item["state"], item["cancel_reason"]) for item in document["items"]} == {("cancelled", "asked")}
     assert roles.database.ask("SELECT count(*) FROM verifierd.job") == ["0"]

@@ -178,6 +178,7 @@ def verdicts_of_a_load(victims: Callable[[service.Daemon], list[int]]) -> list[t
                     kills += 1
         load.end()
         assert load.expected
+        assert kills, "nothing was killed"
         found = [(daemon.client.wait(one, LIMIT_S), classes) for one, classes in load.expected.items()]
         status = daemon.client.expect("GET", "/v1/status")
         assert status["counts"]["finished"] == len(load.expected)

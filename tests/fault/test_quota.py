@@ -52,6 +52,8 @@ def test_a_task_that_there_is_not_costs_no_rate(start_scripted: service.StartDae
 
 def test_queued_holds_for_requests_at_once(start_scripted: service.StartDaemon) -> None:
     daemon = limited(start_scripted, "*:queued=3", cpu_jobs=1)
+    first = daemon.client.submit(body("ast=hang", "other"))  # has the only slot: none of the others begins
+    service.wait_for(lambda: daemon.client.expect("GET", f"/v1/submissions/{first}")["stage"] == "ast")
     with (
         closing(sqlite3.connect(daemon.directory / "store.db", isolation_level=None)) as other,
         ThreadPoolExecutor(16) as pool,

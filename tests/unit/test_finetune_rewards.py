@@ -414,7 +414,7 @@ def test_a_post_whose_answer_is_lost_is_judged_once() -> None:
         judging = Judge(url, "binary", "", "r")
         assert judging.judge([(task, ["a"])], 1) == [[Verdict(1.0, {}, "ok")]]
         assert len(daemon.groups) == 1
-        daemon.refusals = [(409, {"code": "key_in_flight", "detail": "d" * 400})]
+        daemon.refusals = [(409, {"code": "key_in_flight", "detail": "d" * 400, "retryable": True})]
         judging.judge([(task, ["a"])], 1)
         assert len(daemon.groups) == 2  # a later step's is judged anew
         daemon.refusals = [(409, {"code": "ambiguous_name"})]
