@@ -24,7 +24,7 @@ export function groups(root, params) {
     drawFilter([run, step], () => run && el("p", { class: "row" }, el("span", { class: "dim", text: "Of run " }), el("b", { text: step ? `${run}, step ${step}` : run }), el("a", { class: "button", href: "#/groups", text: "All groups" })));
     draw(page.items, () => dataTable("Groups", [
       { name: "Submitted", cell: (item) => when(item.created, "#/groups/" + item.id) }, { name: "Task", cell: taskLink }, { name: "Done", cell: progress },
-      { name: "Correct of done", number: true, cell: (item) => percent(item.ok, item.states.done) }, { name: "Best reward", number: true, cell: (item) => fixed(item.reward) },
+      { name: "Class ok of done", number: true, cell: (item) => percent(item.ok, item.states.done) }, { name: "Best reward", number: true, cell: (item) => fixed(item.reward) },
       { name: "Run and step", cell: labels }, { name: "Client", cell: (item) => item.client || "–" },
     ], page.items, run ? "No group of this run." : "No group has been submitted yet."));
     drawPages([page.next, cursor], () => [cursor && el("a", { class: "button", href: address(""), text: "Newest" }),

@@ -34,7 +34,7 @@ function tiles(status, hour, five) {
     tile(queues.waiting, "waiting of " + count(queues.limit)),
     tile(`${plain(queues.cpu_running)} / ${plain(queues.cpu_slots)}`, "CPU stages running"),
     tile(queues.gpu_running, "running on a device"),
-    tile(share(hour, (d) => d.classes.ok || 0), "correct, the last hour"),
+    tile(share(hour, (d) => d.classes.ok || 0), "class ok, the last hour"),
     tile(share(hour, (d) => (d.classes.hack || 0) + (d.classes.policy || 0)), "hack or policy, the last hour"),
     tile(refused[429] || 0, "requests refused since the start (429)"));
 }

@@ -56,13 +56,13 @@ function charts(trends) {
     section("Share of cheats beside it", el("div", { class: "card" }, legend([["cheat", "hack"], ["policy", "policy"]]),
       stackedBars("Share of verdicts of class hack and of class policy over time", steps, trends.step_s, [
         { name: "hack", className: "cheat", value: (s) => share(s, s.hack) }, { name: "policy", className: "policy", value: (s) => share(s, s.policy) }], { format: percents, height: 120 }))),
-    section("Verdicts over time", el("div", { class: "card" }, legend([["good", "correct"], ["bad", "wrong or broken"], ["cheat", "hack or policy"], ["busy", "our fault (infra)"]]),
+    section("Verdicts over time", el("div", { class: "card" }, legend([["good", "class ok"], ["bad", "wrong or broken"], ["cheat", "hack or policy"], ["busy", "our fault (infra)"]]),
       stackedBars("Verdicts over time by kind", steps, trends.step_s, [
-        { name: "correct", className: "good", value: (s) => s.ok }, { name: "wrong or broken", className: "bad", value: (s) => s.n - s.ok - s.hack - s.policy - s.infra },
+        { name: "class ok", className: "good", value: (s) => s.ok }, { name: "wrong or broken", className: "bad", value: (s) => s.n - s.ok - s.hack - s.policy - s.infra },
         { name: "hack or policy", className: "cheat", value: (s) => s.hack + s.policy }, { name: "infra", className: "busy", value: (s) => s.infra }], { format: count }))),
     section("How rewards are spread", el("div", { class: "card" }, histogram("How many rewards lie in each tenth", bins, { format: count }))),
     figuresOf("Rewards and cheats over time", [{ name: "from", cell: (s) => clockTime(s.start) }, { name: "verdicts", number: true, cell: (s) => count(s.n) }, { name: "mean reward", number: true, cell: (s) => fixed(s.reward) },
-      { name: "correct", number: true, cell: (s) => percent(s.ok, s.n) }, { name: "hack", number: true, cell: (s) => percent(s.hack, s.n) }, { name: "policy", number: true, cell: (s) => percent(s.policy, s.n) }], steps.filter((s) => s.n)),
+      { name: "class ok", number: true, cell: (s) => percent(s.ok, s.n) }, { name: "hack", number: true, cell: (s) => percent(s.hack, s.n) }, { name: "policy", number: true, cell: (s) => percent(s.policy, s.n) }], steps.filter((s) => s.n)),
   ];
 }
 
@@ -76,7 +76,7 @@ function moved(trends) {
   return el("div", { class: "tiles" },
     tile(fixed(all.reward), "mean reward", el("p", { class: "small dim", text: change(before && before.reward, after && after.reward, (v) => v.toFixed(3)) })),
     tile(percent(all.hack + all.policy, all.n), "hack or policy", el("p", { class: "small dim", text: change(cheats(before), cheats(after), (v) => percent(v, 1)) })),
-    tile(percent(all.ok, all.n), "correct"), tile(all.n, "verdicts"));
+    tile(percent(all.ok, all.n), "class ok"), tile(all.n, "verdicts"));
 }
 
 export function rewards(root, params, go) {

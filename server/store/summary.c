@@ -178,6 +178,7 @@ summary_read(const char *verdict, struct summary *out)
     out->wait_ms = waited(json_object_get(v, "stages"));
     out->is_weakened = is_starred(json_object_get(v, "policy"));
     bool is_ok = out->class_ == CLASS_OK;
+    out->is_correct = is_ok && number_or_nan(components, "correct") != 0; /* 0: no stage compared anything */
     if (is_ok && number_or_nan(components, "timed") == 1) {
         out->speedup = number_or_nan(components, "speedup");
         out->speedup_lo = number_or_nan(components, "speedup_lo");

@@ -141,7 +141,7 @@ add_task(struct store_backend *b, const struct counted *c, struct error *err)
             d->node_column, d->node_value, d->node_column);
     return run(b, "count for a task", q.sql,
                SQL_VALUES(scope_of(c), sql_text(c->node), sql_text(c->task_id),
-                          sql_int(c->is.class_ == CLASS_OK), sql_int(class_info(c->is.class_)->is_cheat),
+                          sql_int(c->is.is_correct), sql_int(class_info(c->is.class_)->is_cheat),
                           sql_real(c->row->reward), sql_real(c->is.speedup), sql_int(c->row->finished_ms)),
                err);
 }
@@ -154,7 +154,7 @@ add_leader(struct store_backend *b, const struct counted *c, struct error *err)
         "  reference_ms, reward, gpu, finished_ms)"
         " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
 
-    if (c->is.class_ != CLASS_OK)
+    if (!c->is.is_correct)
         return 0;
     return run(b, "keep a kernel", sql,
                SQL_VALUES(sql_text(c->row->id), sql_text(c->task_id), sql_text(c->client),
@@ -187,7 +187,7 @@ count_of_run(struct store_backend *b, const char *what, const char *sql, const s
 
     return run(b, what, sql,
                SQL_VALUES(sql_text(c->scope), sql_text(c->node), sql_int(c->is.class_ == CLASS_INFRA),
-                          sql_int(c->is.class_ == CLASS_OK), sql_int(class_info(c->is.class_)->is_cheat),
+                          sql_int(c->is.is_correct), sql_int(class_info(c->is.class_)->is_cheat),
                           sql_int(isfinite(reward)), sql_real(isfinite(reward) ? reward : 0),
                           sql_real(c->is.speedup), sql_int(store_speedup_bin(c->is.speedup)),
                           sql_text(c->labels->run), sql_int(c->labels->step), last),
