@@ -19,7 +19,7 @@ ABSENT: dict[str, float] = {
     "sol": 0.0,
     "rank": -1.0,
     "cases_passed": 0.0,
-    "generality": 0.0,
+    "generality": -1.0,
     "peak_mem_ratio": 0.0,
 }
 """Components of docs/rewards.md, each with the number that stands for null."""
