@@ -984,16 +984,21 @@ class Job:
         if end > (set_ + 1) * self.reference.sizes.inputs:
             raise ReferenceBroken("inputs do not fit into their set")
         mine = [arena.view(note) for note in values.notes(placed)]
+        self._fill(mine, tree)
+        return placed, mine
+
+    def _fill(self, mine: list[torch.Tensor], tree: Any) -> None:
+        """The candidate's inputs are those in the reference's arena, whatever was there."""
         for view, source in zip(mine, self.reference.views(tree), strict=True):
             view.copy_(source)
         synchronize(self._device)
-        return placed, mine
 
     def _judge_calls(self, model: str, tree: Any, expected: Expected, twice: bool, result: CaseResult) -> None:
         set_ = secrets.randbelow(self.reference.sizes.checked_sets)
         placed, mine = self.place_inputs(tree, set_)
-        if self.is_planned and result.name == "original":
+        if self.is_planned and result.name == "original" and not self.has_own_work:
             self._require_own_work(set_, model, placed, expected, result)
+            self._fill(mine, tree)  # the plan may have copied into an input what no kernel had written
         self._bind(set_, model, placed, None, training=expected.training, bells=1)
         answer = self._call(set_, result)
         outputs = list(values.leaves(answer))
@@ -1029,8 +1034,6 @@ class Job:
 
         Before the first call on these inputs. An autotuned plan may have tried its alternatives on copies of them.
         """
-        if self.has_own_work:
-            return
         self._bind(set_, model, placed, "silent", training=None, bells=1)
         try:
             outputs = [leaf for _, leaf in values.leaves(self._call(set_, None))]
@@ -1151,8 +1154,7 @@ class Job:
         """
         # _check_inputs() has found them as they were, where it looks.
         if self.policy.name == "kernelbench" or self.reference.mutates_inputs or result.class_ == "mutated_input":
-            for view, source in zip(mine, self.reference.views(tree), strict=True):
-                view.copy_(source)
+            self._fill(mine, tree)
         synchronize(self._device)  # `first` is copied, too, before the candidate writes there again
         second = [leaf for _, leaf in values.leaves(self._call(set_, None))]
         if result.class_ in DECIDED:

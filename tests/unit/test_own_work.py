@@ -1,0 +1,63 @@
+"""What calls without the candidate's kernels say of a plan, and that they leave nothing: from a text to a class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import rig
+import tracing
+
+Judge = Callable[[str, str], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+    """The reports of a candidate's plan, by its task."""
+    with rig.Rig(tmp_path_factory.mktemp("own_work")) as found:
+
+        def judge(task: str, source: str) -> dict[str, Any]:
+            reference = found.child()
+            spec = found.register(reference, task)
+            assert "refused" not in spec, spec
+            source = tracing.HEAD + source
+            return found.judge(reference, spec, task, source, images=tracing.images(source, spec))
+
+        yield judge
+
+
+def told(reports: dict[str, Any]) -> tuple[str | None, str | None]:
+    """Class and rule of the last report; two times None where all passed."""
+    last = list(reports.values())[-1]
+    assert last["outcome"] in ("pass", "fail"), reports
+    return last["class"], last["rule"]
+
+
+def task(forward: str, inputs: str) -> str:
+    return (
+        f"import torch\nclass Model(torch.nn.Module):\n    def forward(self, x, *more):\n        {forward}\n"
+        f"def get_inputs():\n    return [{inputs}]\ndef get_init_inputs():\n    return []\n"
+    )
+
+
+STEPS_DOWN = task("return x.sub_(0.1 * more[0]) * 1.0", "torch.randn(4, 300), torch.randn(4, 300)")
+COPIES_BACK = """
+@triton.jit
+def step(P, G, N, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    k = i < n
+    tl.store(N + i, tl.load(P + i, mask=k) - 0.1 * tl.load(G + i, mask=k), mask=k)
+
+class ModelNew(nn.Module):
+    def forward(self, x, g):
+        new = torch.empty_like(x)
+        step[(triton.cdiv(x.numel(), 1024),)](x, g, new, x.numel(), BLOCK=1024)
+        x.copy_(new)
+        return new
+"""
+
+
+def test_inputs_that_a_call_without_kernels_overwrote_are_there_again_for_the_next(judge: Judge) -> None:
+    """Without them x.copy_(new) copies what nothing wrote: the first answer was wrong, the second right."""
+    assert told(judge(STEPS_DOWN, COPIES_BACK)) == (None, None)
