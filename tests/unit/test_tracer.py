@@ -177,6 +177,27 @@ def test_a_number_read_before_its_tensor_changed_is_untraced() -> None:
     assert found.refusals[0].line == FIRST + 3
 
 
+COMPOSITES = """
+y = x.flatten(0, -2).view_as(x).mT.swapaxes(0, 1)
+z = torch.nn.functional.pad(y.type_as(x), (1, 2)).narrow(1, 0, 4).expand_as(torch.empty(8, 4, device='cuda'))
+w = torch.hstack((z.ravel().unflatten(0, (4, 8)), torch.zeros(4, 1, device='cuda')))
+a, b = w.chunk(2, dim=1)
+return a.contiguous(), torch.broadcast_to(b, (2, 4, 4)), x.reshape(-1, 4).movedim(0, 1)
+"""
+
+
+@pytest.mark.parametrize("mode", ["inference_mode", "no_grad"])
+def test_operators_are_taken_apart_in_any_mode(mode: str) -> None:
+    """Under inference_mode() flatten and its like are one operator for a dispatch mode, and were refused."""
+    plain = result(model(COMPOSITES))
+    found = of(model(COMPOSITES).replace("    def forward", f"    @torch.{mode}()\n    def forward"))
+    assert operators.allowed(plan.parse(found.plan), "movement") == []
+    shown = tracing.text(plan.parse(found.plan))
+    assert [row.partition(": ")[2] for row in shown.split("\n")] == [
+        row.partition(": ")[2] for row in plain.split("\n")
+    ]
+
+
 def test_an_operator_that_the_policy_refuses_has_the_candidates_line() -> None:
     found = of(model("y = x.t()\nreturn torch.softmax(y, 0)"))
     refused = operators.allowed(plan.parse(found.plan), "movement")

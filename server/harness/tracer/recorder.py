@@ -249,6 +249,9 @@ class Recorder(TorchDispatchMode):
             return args[0]
         if operator in ("aten._local_scalar_dense.default", "aten.item.default"):
             return self._read(func, args[0])
+        if func._can_decompose():  # under inference_mode() torch has no key that would have done it before
+            with self:
+                return func.decompose(*args, **kwargs)
         if operator in UNPLACED:
             return self._unplaced(func, UNPLACED[operator], args, kwargs)
         found = self._fake(func, args, kwargs)
