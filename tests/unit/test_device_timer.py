@@ -192,7 +192,7 @@ class Drawing(Timer):
         self.draws, self.drawn, self.unfit = 0, 0, unfit
         self._calls, self._pairs, self._ahead, self._blocks, self._seen = calls, [], [], [], {}
         self._transforms, self._random, self._case = [], random.SystemRandom(), {}
-        self._host_ns, self._waiting = {}, self._theirs
+        self._host_ns, self._waiting, self._unfinished = {}, self._theirs, None
         self._tree = values.encode(
             [torch.zeros(1, dtype=torch.uint8)], lambda _: values.TensorNote(torch.uint8, (1,), (1,), 0), "inputs"
         )
@@ -301,6 +301,16 @@ class Sharing(Drawing):
         return int(self._took_ns[set_]) if side is self.theirs else 1000
 
 
+def run(timer: Sharing, recorded: mock.Mock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timer, "_prepare", lambda: None)
+    monkeypatch.setattr(timer, "_record", recorded)
+    monkeypatch.setattr(timer, "_trials", timer.have_rung)
+    monkeypatch.setattr(timer, "_host_clock", lambda side, ns: ns)
+    monkeypatch.setattr(timer, "_detail", lambda *_: {})
+    monkeypatch.setattr(timer, "_step_shares", lambda: None)
+    timer.run()
+
+
 @pytest.mark.parametrize(
     ("alone_us", "row_us", "shares"),
     [
@@ -318,17 +328,23 @@ def test_calls_that_share_their_work_are_timed_one_by_one(
 ) -> None:
     """A kernel was credited with 18, and 29, times the reference's speed that is 5.5 times as fast."""
     monkeypatch.setattr(timing, "synchronize", lambda device: None)
-    timer = Sharing(alone_us * US, row_us * US)
-    recorded = mock.Mock()
-    monkeypatch.setattr(timer, "_prepare", lambda: None)
-    monkeypatch.setattr(timer, "_record", recorded)
-    monkeypatch.setattr(timer, "_trials", timer.have_rung)
-    monkeypatch.setattr(timer, "_host_clock", lambda side, ns: ns)
-    monkeypatch.setattr(timer, "_detail", lambda *_: {})
-    monkeypatch.setattr(timer, "_step_shares", lambda: None)
-    timer.run()
+    timer, recorded = Sharing(alone_us * US, row_us * US), mock.Mock()
+    run(timer, recorded, monkeypatch)
     assert timer._why_one == ("calls in a row take less time than one alone" if shares else None)
     assert recorded.call_args_list == [mock.call(1)] * shares
     assert (len(timer._pairs), len(timer.theirs.events_ns)) == (not shares, 1)
     first = [rang for rang in timer.theirs.rang if len(rang) == 1]
     assert first == [[1], [2], [3]]  # on inputs that are new each time
+
+
+@pytest.mark.parametrize(("void", "is_anew"), [(1, True), (timing.VOID_MOST, False)])
+def test_what_disturbed_trials_that_do_not_count_does_not_count(
+    monkeypatch: pytest.MonkeyPatch, void: int, is_anew: bool
+) -> None:
+    """After as many disturbances as make a timing inconclusive nothing is timed anew."""
+    monkeypatch.setattr(timing, "synchronize", lambda device: None)
+    timer, recorded = Sharing(16 * US, 4 * US), mock.Mock()
+    timer._blocks, timer._unfinished = [{"void": "a foreign process"}] * void, "3 of 50 trials were made"
+    run(timer, recorded, monkeypatch)
+    assert recorded.call_count == is_anew
+    assert (timer._blocks == [], timer._unfinished is None) == (is_anew, is_anew)

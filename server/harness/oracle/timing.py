@@ -162,12 +162,10 @@ class DeviceTimer:
         try:
             self._prepare()
             why = self._trials()
-            if self._calls > 1 and self._pairs and self._saves():
+            if self._calls > 1 and self._pairs and len(self._void()) < VOID_MOST and self._saves():
                 self._why_one = "calls in a row take less time than one alone"
                 self._record(1)
-                self._pairs.clear()
-                for side in self._sides:
-                    side.events_ns.clear()
+                self._forget()
                 why = self._trials()
             for side in self._sides:
                 self._host_ns[side.name] = self._host_clock(side, statistics.median(side.events_ns))
@@ -337,6 +335,14 @@ class DeviceTimer:
         synchronize(self._job.candidate.device)
 
     # --- trials ---
+
+    def _forget(self) -> None:
+        """The trials that were made, with what was wrong with them."""
+        self._pairs.clear()
+        self._blocks.clear()
+        self._unfinished = None
+        for side in self._sides:
+            side.events_ns.clear()
 
     def _trials(self) -> str | None:
         policy = self._job.policy
