@@ -12,6 +12,7 @@ import torch
 from oracle import timing, tolerance
 from oracle.peer import PeerFailed
 from shared import values
+from shared.wire import DOORBELL_OK
 
 US = 1000.0
 
@@ -51,7 +52,10 @@ class Side:
         self.peer: Any = Peer()
         self._tensors, self._ns, self._late = tensors, us * US, iter(late)
 
-    def outputs(self, calls: int) -> list[list[tuple[str, Any]]]:
+    def outputs(self) -> list[list[tuple[str, Any]]]:
+        """Of as many calls as were captured last, where some were."""
+        captured = getattr(self.peer, "capture", None)
+        calls = captured.call_args.args[1] if captured else len(self._tensors)
         return [[("0", tensor)] for tensor in self._tensors[:calls]]
 
     def ring(self, set_: int) -> tuple[int, int]:
@@ -94,6 +98,24 @@ def test_calls_that_answer_in_one_buffer_are_timed_one_by_one() -> None:
     for one in ([kept[0]] * 3, [*kept[:2], kept[0][1:2].expand(4)]):
         for sides in ((apart, one), (one, apart)):
             assert Timer(*map(Side, sides)).settled(3) == (1, "outputs of calls in a row share memory", 1)
+
+
+@pytest.mark.parametrize("form", [list, tuple, dict])
+def test_a_call_that_answers_with_several_tensors_is_one_call(form: type) -> None:
+    """Of a bell that is no graph the first tensor of a list was taken for the answer."""
+    tensors = {"0": torch.zeros(2), "1": torch.ones(3)}
+    answer: Any = tensors if form is dict else form(tensors.values())
+    peer: Any = mock.MagicMock()
+    peer.doorbell.claims.return_value = mock.Mock(status=DOORBELL_OK, generation=1)
+    side = timing.Side(peer, "a side")
+    bells: list[tuple[int, Any, int]] = [
+        (0, answer, 1), (timing.GRAPH_SET, [answer], 1), (timing.GRAPH_SET, [answer] * 2, 2)
+    ]  # fmt: skip
+    for set_, told, calls in bells:
+        peer.doorbell.claims.return_value.generation += 1
+        peer.outputs_of.return_value = [told]
+        side.ring(set_)
+        assert side.outputs() == [list(tensors.items())] * calls
 
 
 @pytest.mark.parametrize("late_us", [(0.0, 5e4), (5e4, 1e5), (5e4, 0.0, 0.0, 5e4)])

@@ -99,14 +99,16 @@ class Side:
     events_ns: list[float] = field(default_factory=list)
     _outputs: list[Leaves] = field(default_factory=list)
     _generation: int = -1
+    _is_graph: bool = False
+    """The last bell was a graph, which answers with a list of its calls' outputs."""
 
-    def outputs(self, calls: int) -> list[Leaves]:
+    def outputs(self) -> list[Leaves]:
         """The outputs of each call of the last bell: (path, tensor or value), as views of the arena."""
         assert self.peer.doorbell is not None
         generation = self.peer.doorbell.claims().generation
         if generation != self._generation:
             answer = self.peer.outputs_of(1)[0]
-            told = answer if calls > 1 else [answer[0]] if isinstance(answer, list) else [answer]
+            told = answer if self._is_graph else [answer]
             self._outputs = [list(values.leaves(outputs)) for outputs in told]
             self._generation = generation
         return self._outputs
@@ -115,6 +117,7 @@ class Side:
         """One bell: nanoseconds between its events, and by the host's clock around all of it."""
         peer = self.peer
         assert peer.doorbell is not None
+        self._is_graph = set_ == GRAPH_SET
         began_ns = time.monotonic_ns()
         peer.await_answer(peer.doorbell.ring(set_, 1, set_ + 1), CALL_LIMIT_MS)
         host_ns = time.monotonic_ns() - began_ns
@@ -293,7 +296,7 @@ class DeviceTimer:
                 raise Uncapturable(f"{side.name}: {failure.error['text'][:200]}") from None
             self._bell(side, GRAPH_SET)
         self._require_form()
-        if any(overlap(side.outputs(calls)) for side in self._sides):
+        if any(overlap(side.outputs()) for side in self._sides):
             self._why_one = "outputs of calls in a row share memory"  # a later call leaves nothing to compare
             self._calls = 1
             self._capture(1)
@@ -448,7 +451,7 @@ class DeviceTimer:
 
         False: a transformation gave the reference a non-finite answer, for these draws, and is used no more.
         """
-        wanted, got = self._ours.outputs(self._calls), self._theirs.outputs(self._calls)
+        wanted, got = self._ours.outputs(), self._theirs.outputs()
         pairs = [
             (mine, right, self._limit(call, leaf, right))
             for call, (expected, found) in enumerate(zip(wanted, got, strict=True))
@@ -490,7 +493,7 @@ class DeviceTimer:
                         )
 
     def _require_form(self) -> None:
-        wanted, got = (form_of(side.outputs(self._calls)[0]) for side in self._sides)
+        wanted, got = (form_of(side.outputs()[0]) for side in self._sides)
         if wanted != got:
             raise TimedWrong(f"the outputs are {got}, expected {wanted}")
 
