@@ -291,6 +291,8 @@ add_head(struct buffer *out, json_t *document, json_t *timing)
         buffer_printf(out, "\n%*sended early: %s", LABEL, "", stopped);
     if (text_member(timing, "one_call"))
         buffer_printf(out, "\n%*sone call for each bell: %s", LABEL, "", text_member(timing, "one_call"));
+    if (text_member(timing, "not_captured"))
+        buffer_printf(out, "\n%*sno CUDA graph: %s", LABEL, "", text_member(timing, "not_captured"));
     buffer_add(out, "\n");
 }
 

@@ -473,7 +473,7 @@ def _time(job: Job, gpu: Gpu) -> Report:
         return timing.DeviceTimer(job, gpu).run()
     except timing.Uncapturable as why:
         report = clock.time_job(job, gpu)
-        report.detail["one_call"] = clean_text(str(why), 1024)
+        report.detail["not_captured"] = clean_text(str(why), 1024)
         return report
 
 

@@ -210,9 +210,9 @@ baselines_json(const struct attempt *j)
 json_t *
 timing_json(const struct attempt *j, const struct timing *t)
 {
-    static const char *const as_told[] = { "method", "basis",  "warmup",       "trials",
-                                           "calls",  "bells",  "one_call",     "stopped",
-                                           "cold",   "clocks", "reference_ns", "candidate_ns" };
+    static const char *const as_told[] = { "method", "basis",        "warmup",       "trials",  "calls",
+                                           "bells",  "one_call",     "not_captured", "stopped", "cold",
+                                           "clocks", "reference_ns", "candidate_ns" };
     static const struct {
         const char *key, *told; /* nanoseconds */
     } times[] = {

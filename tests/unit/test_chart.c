@@ -86,6 +86,7 @@ document(size_t n)
                         json_pack("{s:i, s:i, s:i, s:i, s:[f,f], s:[f,f]}", "throttled", 1, "blocks", 9,
                                   "void", 1, "background", 0, "sm_mhz", 1710.0, 1980.0, "temp_c", 40.0,
                                   40.0));
+    json_object_set_new(timing, "not_captured", json_string("the candidate: it reads a number"));
     json_object_set_new(timing, "clocks",
                         json_pack("{s:[{s:n}, {s:s}]}", "blocks", "void", "void", "the GPU throttles"));
     return json_pack("{s:s, s:s, s:o}", "id", "0199f2c4", "task_name", "softmax", "timing", timing);
@@ -110,6 +111,7 @@ a_timing_fits_a_terminal(void **state)
                                           "8 calls",
                                           "L2 cold",
                                           "ended early",
+                                          "no CUDA graph: the candidate: it reads a number",
                                           "1.5000  (95% interval 1.4900 to 1.5100)",
                                           "<- rewarded",
                                           "0.21",

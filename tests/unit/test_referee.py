@@ -16,7 +16,8 @@ import pytest
 import referee
 import torch
 from live.child import Child
-from oracle import reference, variations
+from oracle import clock, reference, timing, variations
+from oracle.judge import Report
 from oracle.peer import Peer, is_over
 from rig import HONEST, TASK, Rig, policy
 
@@ -721,3 +722,14 @@ def test_for_room_children_that_registered_another_task_go_too(monkeypatch: pyte
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (0, 0))
     found._make_room({"cases": {"own": {}}}, "r3")
     assert gone == ["r0", "r1", "r2"], "references first, and never the one that is asked"
+
+
+def test_why_a_plan_is_timed_live_leaves_why_a_bell_is_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    def captured(job: Any, gpu: Any) -> Any:
+        raise timing.Uncapturable("the candidate: it reads a number")
+
+    monkeypatch.setattr(timing, "DeviceTimer", captured)
+    detail = {"one_call": "outputs of calls in a row share memory"}
+    monkeypatch.setattr(clock, "time_job", lambda job, gpu: Report("timing", "pass", detail=detail))
+    found = referee._time(Mock(is_planned=True), Mock()).detail
+    assert found == {**detail, "not_captured": "the candidate: it reads a number"}

@@ -289,7 +289,8 @@ what_the_referee_saw_is_told(void **state)
     pass_up_to(r, STAGE_TIMING);
     set_timing(r, "measured", 5e4, 5e4);
     AUTO_JSON json_t *seen = json_loads(
-        "{\"calls\":8,\"stopped\":\"the interval is narrow "
+        "{\"calls\":8,\"one_call\":\"shared\",\"not_captured\":\"it reads a number\",\"stopped\":\"the "
+        "interval is narrow "
         "enough\",\"cold\":true,\"host_candidate_ns\":21000,"
         "\"slopes\":{\"calls\":[8,16,8,16,8],\"reference_ns\":[740000,1140000,740000,1140000,9000000],"
         "\"candidate_ns\":[1]},"
@@ -303,6 +304,8 @@ what_the_referee_saw_is_told(void **state)
     AUTO_JSON json_t *v = verdict_json(&r->s);
     json_t *t = json_object_get(v, "timing"), *gpu = json_object_get(t, "gpu");
     assert_true(number_at(v, "timing", "calls") == 8);
+    assert_string_equal(json_string_value(json_object_get(t, "one_call")), "shared");
+    assert_string_equal(json_string_value(json_object_get(t, "not_captured")), "it reads a number");
     assert_true(json_is_true(json_object_get(t, "cold")));
     assert_true(fabs(number_at(v, "timing", "host_candidate_ms") - 0.021) < 1e-12);
     assert_true(json_is_null(json_object_get(t, "host_reference_ms")));
