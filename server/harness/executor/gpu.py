@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 import torch
-from shared import native, plan
+from shared import native, plan, values
 
 from executor.guards import Guards
 from executor.launch import Compiled, Kernel, LaunchRefused
@@ -84,12 +84,15 @@ class Model(Replay):
     def warm_up(self, inputs: list[Any]) -> None:
         """Make the state, and find the fastest alternatives on copies of these inputs; a second call does nothing.
 
-        Memory that the state leaves unwritten is NaN, whatever an earlier plan had left there.
+        Memory that the state leaves unwritten is NaN, whatever an earlier plan had left there, or the alternatives.
         """
         with poisoned():
             self.prepare()
         if self._has_choices and not self._chosen:
-            self(*(item.clone() if isinstance(item, torch.Tensor) else item for item in inputs))
+            kept = [(memory, memory.clone()) for memory in self.memory()]
+            self(*values.changed(inputs, torch.clone))
+            for memory, before in kept:
+                memory.copy_(before)
 
     def call_guarded(self, *inputs: Any) -> Any:
         """The same with zones around each tensor (executor/guards.py), where the memory has room for copies.

@@ -44,6 +44,12 @@ def poisoned() -> Iterator[None]:
         module._set_deterministic_algorithms(False)
 
 
+def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """All of its storage."""
+    storage = tensor.untyped_storage()
+    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage, 0, (storage.nbytes(),), (1,))
+
+
 def _all_reads(steps: Iterable[plan.Step]) -> set[int]:
     return {found for step in steps for found in plan.reads(step)}
 
@@ -137,6 +143,16 @@ class Replay:
         with torch.no_grad():
             self._first.run(state, self._launcher, self._chooser)
         self._state = state
+
+    def memory(self) -> list[torch.Tensor]:
+        """What the state keeps but for parameters, each storage once, as bytes. After prepare() only."""
+        parameters = {
+            self._made[value].untyped_storage().data_ptr()
+            for name, value in self._trace.parameters
+            if not name.startswith(plan.BUFFER)
+        }
+        found = {tensor.untyped_storage().data_ptr(): tensor for tensor in (self._state or {}).values()}
+        return [as_bytes(tensor) for pointer, tensor in found.items() if pointer and pointer not in parameters]
 
     def call(self, inputs: Any, guards: Guards | None = None, after: After | None = None) -> Any:
         """One call: inputs as the trace's tree has them (borrowed; a call may write to them), its outputs (given).

@@ -1,0 +1,106 @@
+"""The model that runs a plan on a GPU, as far as it needs none: on CPU tensors, with kernels that are Python's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from shared import plan
+
+from executor import gpu  # isort: skip
+
+CPU = torch.device("cpu")
+
+
+def leaf(value: int, *shape: int, dtype: str = "float32") -> plan.Leaf:
+    return plan.Leaf(value, shape, tuple(torch.empty(shape).stride()), dtype)
+
+
+def made(value: int, *shape: int, how: str = "empty.memory_format", dtype: str = "float32") -> plan.Call:
+    given = (("dtype", plan.TorchDtype(dtype)), ("device", plan.Device("cpu")))
+    return plan.Call(f"aten.{how}", (plan.List(shape),), given, leaf(value, *shape, dtype=dtype), 1)
+
+
+class Kernels:
+    """Each is a function of a launch's arguments."""
+
+    def __init__(self, *functions: Callable[..., Any]) -> None:
+        self._functions = functions
+
+    def has(self, index: int) -> bool:
+        return index < len(self._functions)
+
+    def get(self, index: int) -> Any:
+        return SimpleNamespace(launch=lambda grid, args, room: self._functions[index](*args))
+
+
+class Model(gpu.Model):
+    """Each alternative is run as often as on a GPU, and the last one is the quickest."""
+
+    def _time(self, run: Callable[[], None]) -> float:
+        for _ in range(gpu.TRIALS + 1):
+            run()
+        self.timed = getattr(self, "timed", 0.0) - 1.0
+        return self.timed
+
+
+def model(trace: plan.Trace, *functions: Callable[..., Any]) -> Model:
+    kernels: Any = Kernels(*functions)
+    found = Model(trace, kernels, CPU, allows=lambda call: True, prepares=lambda call: True)
+    found.construct(1)
+    return found
+
+
+def trace(*steps: plan.Step, inputs: plan.Tree, output: plan.Tree, **more: Any) -> plan.Trace:
+    whole: dict[str, Any] = {"parameters": (), "construct": (), "first": ()}
+    return plan.Trace(case="own", seed_draws=False, inputs=inputs, steps=steps, output=output, **{**whole, **more})
+
+
+def tuned(*arguments: int) -> plan.Choose:
+    """Two alternatives with these tensors."""
+    refs = tuple(map(plan.Ref, arguments))
+    return plan.Choose(tuple(plan.Alternative(f"B: {at}", (plan.Launch(at, (1, 1, 1), refs, 2),)) for at in (0, 1)), 2)
+
+
+def add_(x: torch.Tensor, y: torch.Tensor, count: torch.Tensor) -> None:
+    y.copy_(x.add_(1.0))
+    count.add_(1)
+
+
+def state() -> dict[str, Any]:
+    """A buffer for the answer in two views, a counter, and a parameter with a view of it."""
+    return {
+        "construct": (made(0, 3, how="ones.default"), made(5, 1, how="zeros.default")),
+        "parameters": (("weight", 0), (f"{plan.BUFFER}count", 5)),
+        "first": (
+            made(1, 2),
+            plan.Call("aten.view.default", (plan.Ref(1), plan.List((2, 1))), (), leaf(2, 2, 1), 1),
+            plan.Call("aten.view.default", (plan.Ref(0), plan.List((3, 1))), (), leaf(3, 3, 1), 1),
+        ),
+    }
+
+
+def test_trying_alternatives_leaves_inputs_and_state_as_they_were() -> None:
+    """Inputs in a list were updated by each, and a call without kernels found the answer in a buffer."""
+    inputs = (plan.List((leaf(8, 2),)),)
+    views = tuple(
+        plan.Call("aten.clone.default", (plan.Ref(at),), (), leaf(at + 10, *shape), 3)
+        for at, shape in ((2, (2, 1)), (3, (3, 1)))
+    )
+    found = model(
+        trace(tuned(8, 1, 5), *views, inputs=inputs, output=(leaf(1, 2), leaf(12, 2, 1)), **state()), add_, add_
+    )
+    x = torch.tensor([1.0, 2.0])
+    found.warm_up([[x]])
+    assert x.tolist() == [1.0, 2.0] and found.timed == -2.0
+    assert [memory.numel() for memory in found.memory()] == [4, 8], "the parameter's is none of them, views share one"
+    counter, buffer = (memory.view(torch.float32) for memory in found.memory())
+    assert counter.tolist() == [0.0] and bool(buffer.isnan().all())
+    silent, _ = found.call_silently([x])
+    assert bool(silent.isnan().all()) and x.tolist() == [1.0, 2.0]
+    answer, view = found([x])
+    assert answer.tolist() == view.flatten().tolist() == [2.0, 3.0] and counter.tolist() == [1.0]
+    found.warm_up([[x]])
+    assert found.timed == -2.0
