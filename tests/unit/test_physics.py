@@ -76,6 +76,32 @@ def test_the_clocks_noise_is_no_offence() -> None:
     assert (report.outcome, report.detail["flags"]) == ("pass", [])
 
 
+@pytest.mark.parametrize(
+    ("forward", "written"),
+    [
+        ("return x * 2.0", 64 * 96 * 4),
+        ("return x.half(), x + 1.0", 64 * 96 * 6),
+        ("return (x * 2.0)[:, -1]", 64 * 4),  # the last token's logits span those of all others
+        ("return (x * 2.0).t()", 64 * 96 * 4),
+        ("return (x * 2.0).chunk(3, -1)", 64 * 96 * 4),
+        ("y = x * 2.0; return y, y, y[1:], y.view(-1)[5:]", 64 * 96 * 4),
+        ("return x[:, :1].relu().expand(-1, 96)", 64 * 4),
+        ("return (x + 1.0)[:, 8:40].sum(1, keepdim=True).expand(2, 64, 96)", 64 * 4),
+        ("x[3] = 0.0; return x", 0),
+        ("x[3] = 0.0; return x[2:], {'sum': x.sum(1)}", 64 * 4),
+        ("return self.weight.detach(), self.table, x.sum()", 4),
+    ],
+)
+def test_a_call_writes_no_gap_no_memory_twice_and_nothing_that_was_there(forward: str, written: int) -> None:
+    """A kernel for the last token alone took less than it takes to write all logits, which nobody returns."""
+    found = spec(
+        "    def __init__(self):\n        super().__init__()\n        self.weight = torch.nn.Parameter(torch.ones(N))\n"
+        f"        self.register_buffer('table', torch.ones(N))\n    def forward(self, x):\n        {forward}\n"
+        "def get_inputs():\n    return [torch.rand(N, 96)]"
+    )
+    assert found["output_bytes"] == written
+
+
 def test_bytes_of_a_case_are_its_floor() -> None:
     case = {
         "inputs": {"list": [{"tensor": {"dtype": "float32", "shape": [1], "stride": [1]}}]},

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import copy
 import linecache
+import math
 import operator
 import re
 import types
@@ -263,7 +264,7 @@ class Measured:
     outputs: Tree
     elements: int
     input_bytes: int
-    output_bytes: int
+    output_bytes: int  # the least that a call writes to answer so
     state_bytes: int
     peak_bytes: int  # GPU memory in addition to the inputs while it ran; 0 without a GPU
     call_bytes: int  # the largest sum of its tensors in addition to the inputs, also without a GPU
@@ -330,7 +331,7 @@ def run_once(
         *trees,
         elements=sum(note.elements for note in (*ins, *outs)),
         input_bytes=input_bytes,
-        output_bytes=sum(note.span_bytes for note in outs),
+        output_bytes=_written_bytes(outputs, [inputs, _tensors_of(model)]),
         peak_bytes=max(0, peak_bytes - input_bytes),
         call_bytes=watch.most_bytes,
         multiplies_matrices=watch.found,
@@ -342,6 +343,32 @@ def run_once(
         searches=watch.searches,
         state_bytes=sum(item.nbytes for item in state if isinstance(item, torch.Tensor)),
     )
+
+
+def _tensors_of(model: Any) -> list[torch.Tensor]:
+    return [*model.parameters(), *model.buffers()] if isinstance(model, torch.nn.Module) else []
+
+
+def _written_bytes(outputs: Any, given: Any) -> int:
+    """The least that is written for these outputs: no gap of a view, no memory twice, and nothing that was given."""
+    known = {_storage(leaf)._cdata for leaf in _tensors(given) if _is_strided(leaf)}
+    parts: dict[int, set[tuple[int, values.TensorNote]]] = {}
+    for leaf in _tensors(outputs):
+        if _storage(leaf)._cdata not in known:
+            part = leaf.storage_offset() * leaf.itemsize, _note(leaf)
+            parts.setdefault(_storage(leaf)._cdata, set()).add(part)
+    return sum(map(_filled_bytes, parts.values()))
+
+
+def _filled_bytes(parts: set[tuple[int, values.TensorNote]]) -> int:
+    """Of parts of one memory, with where they begin."""
+    ends = [begin + note.span_bytes for begin, note in parts]
+    return min(sum(_own_bytes(note) for _, note in parts), max(ends) - min(begin for begin, _ in parts))
+
+
+def _own_bytes(note: values.TensorNote) -> int:
+    elements = math.prod(size for size, step in zip(note.shape, note.stride, strict=True) if step)
+    return min(note.span_bytes, elements * note.dtype.itemsize)
 
 
 class _CallWatch(TorchFunctionMode):
@@ -357,8 +384,7 @@ class _CallWatch(TorchFunctionMode):
         """Of tensors that there were at once, the model's among them, less the inputs."""
         self._live: dict[int, tuple[StorageWeakRef, int]] = {}
         self._inputs = {_storage(leaf)._cdata for leaf in _tensors(inputs) if _is_strided(leaf)}
-        if isinstance(model, torch.nn.Module):
-            self._weigh([*model.parameters(), *model.buffers()])
+        self._weigh(_tensors_of(model))
         self.flops = 0
         self.operations = 0
         self.breaks_ties = False

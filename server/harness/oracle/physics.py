@@ -1,9 +1,9 @@
 """Impossible times: the least time that a task takes on this GPU, from its bytes and its floating-point operations.
 
 Peaks are measured when the referee starts and may be overridden in the configuration (`peaks`). One floor is
-hard: every answer has written the outputs, and no GPU writes faster than its peak. The others only flag a time
-for examination: inputs need not all be read (a triangle, a mask), and products can be avoided by algebra.
-docs/timing.md argues it.
+hard: every answer has written the outputs but for inputs and parameters among them, and no GPU writes faster than
+its peak. The others only flag a time for examination: inputs need not all be read (a triangle, a mask), and products
+can be avoided by algebra. docs/timing.md argues it.
 """
 
 from __future__ import annotations
