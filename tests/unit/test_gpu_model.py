@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 from shared import plan
 
@@ -104,3 +106,57 @@ def test_trying_alternatives_leaves_inputs_and_state_as_they_were() -> None:
     assert answer.tolist() == view.flatten().tolist() == [2.0, 3.0] and counter.tolist() == [1.0]
     found.warm_up([[x]])
     assert found.timed == -2.0
+
+
+def rank(x: torch.Tensor, order: torch.Tensor, most: torch.Tensor, count: torch.Tensor) -> None:
+    order.copy_(x.argsort())
+    count.fill_(most.item())
+
+
+def filled(value: int, size: int, number: int, dtype: str) -> plan.Call:
+    call = made(value, size, how="full.default", dtype=dtype)
+    return replace(call, args=(*call.args, number))
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_without_kernels_an_index_is_one(is_kept: bool) -> None:
+    """On a GPU the greatest integer ended the context, and who gathers by what a kernel ranked was refused."""
+    order, most = made(1, 3, dtype="int64"), filled(2, 1, 127, "int8")
+    steps = (
+        filled(3, 4, 5, "int64"),
+        plan.Launch(0, (1, 1, 1), tuple(map(plan.Ref, range(4))), 2),
+        plan.Call("aten.index_select.default", (plan.Ref(0), 0, plan.Ref(1)), (), leaf(4, 3), 3),
+    )
+    kept = {"first": (order, most)} if is_kept else {}
+    output = (leaf(4, 3), leaf(3, 4, dtype="int64"), leaf(2, 1, dtype="int8"), leaf(1, 3, dtype="int64"))
+    of = trace(*(() if is_kept else (order, most)), *steps, inputs=(leaf(0, 3),), output=output, **kept)
+    found = model(of, rank)
+    x = torch.tensor([2.0, 3.0, 1.0])
+    found.warm_up([x])
+    chosen, count, number, ranked = found.call_silently(x)
+    assert chosen.tolist() == [2.0] * 3 and count.tolist() == [5] * 4, "what a step wrote stays"
+    assert number.tolist() == [127] and ranked.tolist() == [2**63 - 1] * 3, "no call has another state for it"
+    chosen, count, *_ = found(x)
+    assert chosen.tolist() == [1.0, 2.0, 3.0] and count.tolist() == [127] * 4
+
+
+@pytest.mark.parametrize("dtype", gpu.INTEGERS)
+def test_of_integers_what_nothing_wrote_becomes_zero(dtype: torch.dtype) -> None:
+    most = torch.iinfo(dtype).max
+    tensor = torch.full((2, 3), most, dtype=dtype)
+    for part, zeros in (
+        (tensor[:1].expand(4, 3), 0),
+        (tensor[:0], 0),
+        (tensor[:, ::2], 4),
+        (tensor[0], 4),
+        (tensor, 4),
+    ):
+        gpu._make_indices(part)
+        assert (int((tensor == 0).sum()), int((tensor == most).sum())) == (zeros, 6 - zeros)
+
+
+@pytest.mark.parametrize(("dtype", "value"), [(torch.bool, True), (torch.float32, float("nan")), (torch.int64, 1)])
+def test_other_values_stay(dtype: torch.dtype, value: float) -> None:
+    tensor = torch.full((3,), value, dtype=dtype)
+    assert not gpu._make_indices(tensor)
+    assert torch.equal(tensor, torch.full((3,), value, dtype=dtype)) or bool(tensor.isnan().all())

@@ -198,3 +198,18 @@ def test_a_process_that_is_lost_is_right_in_no_later_case(monkeypatch: pytest.Mo
     judge.Job.tell_generality(job, report)
     assert report.detail["shapes"]["share"] == 1 / 4
     assert str(report.generality).startswith("right in 1 of 4 cases")
+
+
+@pytest.mark.parametrize(
+    ("got", "is_unwritten"),
+    [
+        (torch.tensor([2**63 - 1] * 2), True),
+        (torch.zeros(2, dtype=torch.int32), True),  # as of integers that may be indices
+        (torch.tensor([0, 2**63 - 1]), False),
+        (torch.tensor([True, True]), True),
+        (torch.tensor([False, False]), False),
+        (torch.zeros(2), False),
+    ],
+)
+def test_what_integers_hold_without_kernels(got: torch.Tensor, is_unwritten: bool) -> None:
+    assert judge._is_unwritten(got) == is_unwritten

@@ -17,10 +17,11 @@ from shared import native, plan, values
 from executor.guards import Guards
 from executor.launch import Compiled, Kernel, LaunchRefused
 from executor.replay import Replay, poisoned
-from executor.steps import Allows, StepError
+from executor.steps import Allows, StepError, tensors_of
 
 DEVICE_CALLS: Final = (b"vprintf", b"malloc", b"__assertfail")
 """Names in an image of what writes to the context's queue of prints, and to its heap."""
+INTEGERS: Final = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 TRIALS: Final = 5
 """Timed runs of an alternative, after one that is not."""
 
@@ -70,6 +71,7 @@ class Model(Replay):
         self._guards: Guards | None = None  # of the last call that had some
         self._device = device
         self._is_silent = False
+        self._zeroed: list[torch.Tensor] = []  # integers, for the sake of a silent call
         self._marks: list[torch.cuda.Event] = []  # of the last call that was made step by step
         self._chosen: dict[int, int] = {}
         self._is_resized = any(isinstance(step, plan.Call) and "resize" in step.op for step in trace.steps)
@@ -134,13 +136,22 @@ class Model(Replay):
         return [max(0, ns - nothing_ns) for ns in took_ns]
 
     def call_silently(self, *inputs: Any) -> Any:
-        """The same with none of the candidate's kernels launched, and what nothing wrote filled with NaN."""
+        """The same with none of the candidate's kernels launched. What nothing wrote is NaN; of integers that a kernel
+        would have had it is 0, since a step may take them for indices, and a false one ends the context."""
         self._is_silent = True
         try:
             with poisoned():
                 return self(*inputs)
         finally:
             self._is_silent = False
+            self._give_back_integers()
+
+    def _give_back_integers(self) -> None:
+        """What was zeroed may be the state's, or an input that is the greatest integer everywhere."""
+        for tensor in self._zeroed:
+            if not bool(tensor.any()):
+                tensor.fill_(torch.iinfo(tensor.dtype).max)
+        self._zeroed.clear()
 
     # --- launches ---
 
@@ -150,6 +161,7 @@ class Model(Replay):
 
     def _launch(self, step: plan.Launch, grid: tuple[int, int, int], args: tuple[Any, ...]) -> None:
         if self._is_silent:
+            self._zeroed += [tensor for tensor in tensors_of(args) if _make_indices(tensor)]
             return
         try:
             self._kernels.get(step.kernel).launch(grid, args, self._room)
@@ -188,3 +200,13 @@ class Model(Replay):
             event.record()
         events[-1].synchronize()
         return statistics.median(a.elapsed_time(b) for a, b in itertools.pairwise(events))
+
+
+def _make_indices(tensor: torch.Tensor) -> bool:
+    """Make zeros of integers to which nothing was written. Whether there were such. Waits for the device."""
+    if tensor.dtype not in INTEGERS or 0 in (*tensor.shape, *tensor.stride()):
+        return False
+    is_unwritten = bool((tensor == torch.iinfo(tensor.dtype).max).all())
+    if is_unwritten:
+        tensor.zero_()
+    return is_unwritten

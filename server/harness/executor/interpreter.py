@@ -14,7 +14,7 @@ import copy
 import ctypes
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import CodeType, FunctionType
 from typing import Any, Final
 
@@ -32,7 +32,7 @@ from executor import attention, bounds, combining, library, narrow, shapes
 from executor.guards import Guards
 from executor.meanings import FUNCTIONS, Meanings
 from executor.replay import Replay, poisoned
-from executor.steps import After, Allows, Descriptor, StepError
+from executor.steps import After, Allows, Descriptor, StepError, tensors_of
 
 BUILTINS: Final = {
     name: getattr(builtins, name)
@@ -131,16 +131,6 @@ def _programs(step: plan.Launch) -> int:
     return math.prod(size if isinstance(size, int) else 1 for size in step.grid)
 
 
-def _tensors(args: Any) -> Iterator[torch.Tensor]:
-    for arg in args:
-        if isinstance(arg, torch.Tensor):
-            yield arg
-        elif isinstance(arg, Descriptor):
-            yield arg.base
-        elif isinstance(arg, tuple):
-            yield from _tensors(arg)
-
-
 class Model(Replay):
     """One trace of a plan, on CPU tensors.
 
@@ -222,7 +212,7 @@ class Model(Replay):
         values = [
             _argument(kind, value, made.__getitem__) for (_, kind), value in zip(kernel.signature, args, strict=True)
         ]
-        tensors = [*self.live.values(), *_tensors(args)]
+        tensors = [*self.live.values(), *tensors_of(args)]
         memory = bounds.Bounds(
             self.borrowed,
             tensors,

@@ -13,7 +13,7 @@ with the candidate's line. Nothing here guards against a kernel that writes outs
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -60,6 +60,17 @@ class Descriptor:
     strides: tuple[int, ...]
     block: tuple[int, ...]
     is_nan_padded: bool
+
+
+def tensors_of(args: tuple[Any, ...]) -> Iterator[torch.Tensor]:
+    """Those among a launch's arguments."""
+    for arg in args:
+        if isinstance(arg, torch.Tensor):
+            yield arg
+        elif isinstance(arg, Descriptor):
+            yield arg.base
+        elif isinstance(arg, tuple):
+            yield from tensors_of(arg)
 
 
 # --- numbers that only the device knows ---

@@ -1225,10 +1225,11 @@ def form_of(call: Leaves) -> list[tuple[str, str, tuple[int, ...]]]:
 
 
 def _is_unwritten(got: torch.Tensor) -> bool:
-    """It holds what memory of a plan holds before anything is written, as a right answer of integers may."""
+    """It holds what memory of a plan holds where no kernel has written, as a right answer of integers may."""
     if not tolerance.is_discrete(got):
         return False
-    return bool((got == (True if got.dtype is torch.bool else torch.iinfo(got.dtype).max)).all())
+    most = True if got.dtype is torch.bool else torch.iinfo(got.dtype).max
+    return bool((got == most).all()) or (got.dtype is not torch.bool and not bool(got.any()))
 
 
 def _is_number(leaf: Any) -> bool:
