@@ -213,3 +213,11 @@ def test_a_process_that_is_lost_is_right_in_no_later_case(monkeypatch: pytest.Mo
 )
 def test_what_integers_hold_without_kernels(got: torch.Tensor, is_unwritten: bool) -> None:
     assert judge._is_unwritten(got) == is_unwritten
+
+
+@pytest.mark.parametrize(
+    ("wanted", "is_one"),
+    [([0.0, -0.0, 0.0], True), ([3.0] * 4, True), ([], True), ([0.0], False), ([0.0, 1e-30], False)],
+)
+def test_an_answer_of_several_elements_may_be_one_value(wanted: list[float], is_one: bool) -> None:
+    assert judge._is_one_value(torch.tensor(wanted)) == is_one

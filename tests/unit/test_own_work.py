@@ -61,3 +61,45 @@ class ModelNew(nn.Module):
 def test_inputs_that_a_call_without_kernels_overwrote_are_there_again_for_the_next(judge: Judge) -> None:
     """Without them x.copy_(new) copies what nothing wrote: the first answer was wrong, the second right."""
     assert told(judge(STEPS_DOWN, COPIES_BACK)) == (None, None)
+
+
+RELU = """
+@triton.jit
+def relu(X, Y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(Y + i, tl.maximum(tl.load(X + i, mask=i < n), 0.0), mask=i < n)
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y, spare = MADE, torch.empty_like(x)
+        relu[(triton.cdiv(x.numel(), 1024),)](FROM, TO, x.numel(), BLOCK=1024)
+        return y
+"""
+
+
+def relu(made: str, source: str, target: str) -> str:
+    return RELU.replace("MADE", made).replace("FROM", source).replace("TO", target)
+
+
+POSITIVE = task("return torch.relu(x)", "torch.rand(4, 300)")
+NEGATIVE = task("return torch.relu(-x.abs())", "torch.randn(4, 300)")
+TURNED = task("return x.t().contiguous() * 1.0", "torch.randn(4, 300)")
+IDLE = ("hack", "idle_kernels")
+
+
+@pytest.mark.parametrize(
+    ("task", "candidate", "wanted"),
+    [
+        (POSITIVE, relu("x.clone()", "y", "y"), (None, None)),
+        (POSITIVE, relu("x.clone()", "x", "spare"), IDLE),  # and wrong where there is something below 0
+        (TURNED, relu("x.t().contiguous()", "x", "spare"), IDLE),
+        (NEGATIVE, relu("torch.zeros_like(x)", "y", "y"), (None, None)),  # whatever is computed, it is 0
+        (POSITIVE, relu("torch.zeros_like(x)", "x", "spare"), ("mismatch", None)),
+    ],
+    ids=["in place on a copy", "a copy", "a transposition", "a constant", "wrong"],
+)
+def test_kernels_are_idle_that_no_case_needs(
+    judge: Judge, task: str, candidate: str, wanted: tuple[str | None, str | None]
+) -> None:
+    """The original inputs alone decided, and on those of torch.rand() relu changes nothing."""
+    assert told(judge(task, candidate)) == wanted

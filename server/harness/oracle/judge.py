@@ -310,7 +310,11 @@ class Job:
         self._judged: dict[together.Key, together.Item] = {}
         """Cases that were judged together, and passed or are unfit, by model, transformation and seed."""
         self.has_own_work = False
-        """Without the candidate's kernels the original case was answered otherwise; they have been called since."""
+        """Without the candidate's kernels a case was answered otherwise; they have been called since."""
+        self._seems_idle = False
+        """Without them no case was answered otherwise so far: each other one is asked so, too."""
+        self._suspect: CaseResult | None = None
+        """The first of these that counts against the candidate."""
         self._tried = 0  # cases that were asked together, the last time
         self._took_ns = math.inf
         self._call_ns: dict[str, tuple[float, int]] = {}
@@ -459,7 +463,7 @@ class Job:
             return Report("full", "skip", detail={"why": limit})
         own = self.spec["cases"]["own"]
         self._judged.clear()
-        self.has_own_work = False
+        self.has_own_work, self._seems_idle, self._suspect = False, False, None
         _, state = self.reference.model(own, 0)
         secret = self._by_need()
         steps = plan(self.policy, self.spec, bool(state), secret, self._random)
@@ -484,6 +488,9 @@ class Job:
         if not results[-1].is_gone and more:
             found = self._judge_left(more)
             results, of = [*results, *found], of + len(found)
+        if self._suspect is not None and not self.has_own_work and not results[-1].is_gone:
+            self._suspect.fail("hack", "the answer is right without the candidate's own kernels", "idle_kernels")
+        self._seems_idle = False
         return self._report("full", results, of)
 
     def tell_generality(self, report: Report) -> None:
@@ -579,7 +586,7 @@ class Job:
     def _judge_items(self, items: list[together.Item]) -> CaseResult | None:
         """Of a plan; _once() finds the certain ones. Given if the process is gone: the reason."""
         self._tried = 0
-        if not self.is_planned or self.policy.name == "kernelbench":
+        if not self.is_planned or self.policy.name == "kernelbench" or (self._seems_idle and not self.has_own_work):
             return None
         result = None
         try:
@@ -996,9 +1003,25 @@ class Job:
     def _judge_calls(self, model: str, tree: Any, expected: Expected, twice: bool, result: CaseResult) -> None:
         set_ = secrets.randbelow(self.reference.sizes.checked_sets)
         placed, mine = self.place_inputs(tree, set_)
-        if self.is_planned and result.name == "original" and not self.has_own_work:
-            self._require_own_work(set_, model, placed, expected, result)
+        is_asked = self.is_planned and not self.has_own_work and (result.name == "original" or self._seems_idle)
+        has_own_work = is_asked and self._needs_kernels(set_, model, placed, expected, result)
+        if is_asked:
             self._fill(mine, tree)  # the plan may have copied into an input what no kernel had written
+        self._judge_placed(set_, model, placed, mine, tree, expected, twice, result)
+        if has_own_work and result.class_ is None:
+            self.has_own_work = True
+
+    def _judge_placed(
+        self,
+        set_: int,
+        model: str,
+        placed: Any,
+        mine: list[torch.Tensor],
+        tree: Any,
+        expected: Expected,
+        twice: bool,
+        result: CaseResult,
+    ) -> None:
         self._bind(set_, model, placed, None, training=expected.training, bells=1)
         answer = self._call(set_, result)
         outputs = list(values.leaves(answer))
@@ -1029,10 +1052,10 @@ class Job:
         answers = (tolerance.as_tensor(value) for value in expected.values)
         return size + sum(answer.nbytes for answer in answers if answer is not None) <= GUARDED_BYTES
 
-    def _require_own_work(self, set_: int, model: str, placed: Any, expected: Expected, result: CaseResult) -> None:
+    def _needs_kernels(self, set_: int, model: str, placed: Any, expected: Expected, result: CaseResult) -> bool:
         """With the candidate's kernels left out the answer is another: else it was not they that computed it.
 
-        Before the first call on these inputs. An autotuned plan may have tried its alternatives on copies of them.
+        Before the first call on these inputs. One case alone says little: there may be nothing that relu changes.
         """
         self._bind(set_, model, placed, "silent", training=None, bells=1)
         try:
@@ -1040,19 +1063,22 @@ class Job:
         except PeerFailed as failure:
             if failure.is_gone:
                 raise
-            return
+            return True
         compared = 0
         for index, (got, wanted) in enumerate(zip(outputs, expected.values, strict=False)):
             if not isinstance(wanted, torch.Tensor) or not isinstance(got, torch.Tensor):
                 continue
-            compared += not _is_unwritten(got)
+            compared += not _is_unwritten(got) and not _is_one_value(wanted)
             limit = expected.limit(index, self.policy.name)
             if got.shape != wanted.shape:
-                return
+                return True
             if not tolerance.compare(got, wanted, limit, expected.other(index)).is_match(limit):
-                return
+                return True
+        self._seems_idle = True
+        self._judged = {key: item for key, item in self._judged.items() if item.is_unfit}
         if compared:
-            result.fail("hack", "the answer is right without the candidate's own kernels", "idle_kernels")
+            self._suspect = self._suspect or result
+        return False
 
     def _check(
         self,
@@ -1230,6 +1256,11 @@ def _is_unwritten(got: torch.Tensor) -> bool:
         return False
     most = True if got.dtype is torch.bool else torch.iinfo(got.dtype).max
     return bool((got == most).all()) or (got.dtype is not torch.bool and not bool(got.any()))
+
+
+def _is_one_value(wanted: torch.Tensor) -> bool:
+    """Of more than one element: who fills the memory of an answer with zeros has it right before a kernel writes it."""
+    return wanted.numel() != 1 and bool((wanted == wanted.reshape(-1)[:1]).all())
 
 
 def _is_number(leaf: Any) -> bool:
