@@ -71,13 +71,15 @@ def relu(X, Y, n, BLOCK: tl.constexpr):
 
 class ModelNew(nn.Module):
     def forward(self, x):
-        y, spare = MADE, torch.empty_like(x)
-        relu[(triton.cdiv(x.numel(), 1024),)](FROM, TO, x.numel(), BLOCK=1024)
+        y = MADE
+        spare = torch.empty_like(y)
+        relu[(triton.cdiv(y.numel(), 1024),)](FROM, TO, y.numel(), BLOCK=1024)
         return y
 """
 
 
 def relu(made: str, source: str, target: str) -> str:
+    """A candidate that answers with what is made so, and whose kernel reads and writes these."""
     return RELU.replace("MADE", made).replace("FROM", source).replace("TO", target)
 
 
@@ -103,3 +105,26 @@ def test_kernels_are_idle_that_no_case_needs(
 ) -> None:
     """The original inputs alone decided, and on those of torch.rand() relu changes nothing."""
     assert told(judge(task, candidate)) == wanted
+
+
+REFLECTS = task("return torch.nn.functional.pad(x, (2, 2), mode='reflect').relu()", "torch.randn(2, 4, 50)")
+REPEATS = task("return torch.nn.functional.pad(x, (1, 2, 3, 0), mode='replicate').relu()", "torch.randn(2, 4, 50)")
+ROWS = "torch.randn(9, 30), torch.randint(0, 9, (40,))"
+LOOKS_UP = task("return torch.nn.functional.embedding(more[0], x)", ROWS)
+LOOKS_UP_AND_MORE = task("return torch.nn.functional.embedding(more[0], x).relu()", ROWS)
+LOOK_UP = "nn.functional.embedding(more[0], x)"
+
+
+@pytest.mark.parametrize(
+    ("task", "candidate", "wanted"),
+    [
+        (REFLECTS, relu("nn.functional.pad(x, (2, 2), mode='reflect')", "y", "y"), (None, None)),
+        (REPEATS, relu("nn.functional.pad(x, (1, 2, 3, 0), mode='replicate')", "y", "y"), (None, None)),
+        (LOOKS_UP_AND_MORE, relu(LOOK_UP, "y", "y"), (None, None)),
+        (LOOKS_UP, relu(LOOK_UP, "y", "spare"), IDLE),
+    ],
+    ids=["reflection", "replication", "embedding", "embedding alone"],
+)
+def test_who_pads_or_looks_up_copies(judge: Judge, task: str, candidate: str, wanted: tuple[str | None, ...]) -> None:
+    """As a gather does; the candidate's own kernels are to matter all the same."""
+    assert told(judge(task, candidate.replace("self, x", "self, x, *more"))) == wanted

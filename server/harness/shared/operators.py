@@ -35,7 +35,8 @@ MOVEMENT: Final = words(
     diagonal_copy view_as_real_copy view_as_complex_copy
     clone contiguous copy copy_ _to_copy to
     cat stack repeat repeat_interleave flip roll rot90 tril tril_ triu triu_ constant_pad_nd
-    gather index _unsafe_index index_select take index_copy index_copy_ masked_select
+    reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d
+    gather embedding index _unsafe_index index_select take index_copy index_copy_ masked_select
     select_scatter slice_scatter diagonal_scatter as_strided_scatter
     pixel_shuffle pixel_unshuffle channel_shuffle im2col diag_embed
     """
