@@ -84,7 +84,7 @@ def plan_of(kernels: Sequence[Kernel]) -> Plan:
     }
     functions = tuple(Function(name, lines[name], (("tl", ModuleRef("triton.language")),), (), False) for name in NAMES)
     steps = tuple(Launch(at, (1, 1, 1), (), 0) for at in range(len(kernels)))
-    trace = Trace("own", False, (), (), (), (), steps, None)
+    trace = Trace("own", (), (), (), (), steps, None)
     return Plan(TARGET, f"sha256:{hashlib.sha256(SOURCE).hexdigest()}", functions, tuple(kernels), (trace,))
 
 

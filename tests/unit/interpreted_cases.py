@@ -214,7 +214,7 @@ def run(
     tree = tuple(
         leaf(at, *value.shape, dtype=str(value.dtype).removeprefix("torch.")) for at, value in enumerate(inputs)
     )
-    trace = Trace("own", False, tree, (), (), (), tuple(steps), tree)
+    trace = Trace("own", tree, (), (), (), tuple(steps), tree)
     model = Model(trace, Functions(Source(SOURCE.encode()), functions), [kernel] * 3, allows=lambda _: True, lost=lost)
     model.construct(0)
     return model.call(tuple(inputs))
@@ -223,7 +223,7 @@ def run(
 def state_that_nothing_writes_is_nan() -> None:
     kept = Call("aten.empty.memory_format", (List((3,)),), (("device", Device("cuda")),), leaf(0, 3), 7)
     steps = (Call("aten.clone.default", (Ref(0),), (), leaf(1, 3), 8),)
-    trace = Trace("own", False, (), (), (), (kept,), steps, leaf(1, 3))
+    trace = Trace("own", (), (), (), (kept,), steps, leaf(1, 3))
     model = Model(trace, Functions(Source(SOURCE.encode()), []), [], allows=lambda _: True)
     model.construct(0)
     model.warm_up([])

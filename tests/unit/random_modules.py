@@ -292,7 +292,7 @@ def traced(text: str, shape: tuple[int, int]) -> plan.Plan:
             triton.runtime.interpreter.InterpretedFunction.run = really
     weight = recorder.ids[id(model.weight)]
     trace = plan.Trace(
-        "own", True, inputs, (("weight", weight),), tuple(construct), tuple(first), tuple(recorder.steps), output
+        "own", inputs, (("weight", weight),), tuple(construct), tuple(first), tuple(recorder.steps), output
     )
     digest = hashlib.sha256(text.encode()).hexdigest()
     made = plan.Plan("cuda:90", f"sha256:{digest}", tuple(recorder.functions), tuple(recorder.kernels), (trace,))

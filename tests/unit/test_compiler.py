@@ -75,7 +75,7 @@ def plan_of(
     source: str, functions: list[Function], kernels: list[Kernel], steps: tuple[Any, ...] | None = None
 ) -> Plan:
     launches = tuple(Launch(at, (1, 1, 1), (), 1) for at in range(len(kernels))) if steps is None else steps
-    trace = Trace("own", False, (), (), (), (), launches, None)
+    trace = Trace("own", (), (), (), (), launches, None)
     return Plan(
         TARGET, f"sha256:{hashlib.sha256(source.encode()).hexdigest()}", tuple(functions), tuple(kernels), (trace,)
     )
@@ -422,7 +422,7 @@ WAYS = Choose((Alternative("one", (LAUNCH,)), Alternative("two", (LAUNCH, SUM)))
 def test_coverage_is_the_share_of_own_kernels_in_what_is_read_and_made(
     steps: tuple[Any, ...], share: float | None
 ) -> None:
-    assert stage.coverage(Trace("own", False, List((A,)), (), (), (), steps, D)) == share
+    assert stage.coverage(Trace("own", List((A,)), (), (), (), steps, D)) == share
 
 
 DROPPED = Call("aten.add.Tensor", (Ref(2), Ref(0)), (), Leaf(4, (4, 8), (8, 1), "float64"), 1)
@@ -446,13 +446,13 @@ LARGE = Call("aten.empty.memory_format", (List((100,)),), (), Leaf(4, (100,), (1
 def test_bytes_of_a_call_are_what_there_is_at_once(
     first: tuple[Any, ...], steps: tuple[Any, ...], output: Leaf, expected: int
 ) -> None:
-    assert stage.call_bytes(Trace("own", False, List((A,)), (), (), first, steps, output)) == expected
+    assert stage.call_bytes(Trace("own", List((A,)), (), (), first, steps, output)) == expected
 
 
 def test_a_parameter_counts_once_and_whether_it_is_read_or_not() -> None:
     """Else a candidate would keep its memory in one."""
     for steps, output, expected in (((LAUNCH, COPY), D, 256), ((), A, 128)):
-        trace = Trace("own", False, List((A,)), (("weight", 1),), (EMPTY,), (VIEW,), steps, output)
+        trace = Trace("own", List((A,)), (("weight", 1),), (EMPTY,), (VIEW,), steps, output)
         assert stage.call_bytes(trace) == expected
 
 

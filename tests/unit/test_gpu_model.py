@@ -57,7 +57,7 @@ def model(trace: plan.Trace, *functions: Callable[..., Any]) -> Model:
 
 def trace(*steps: plan.Step, inputs: plan.Tree, output: plan.Tree, **more: Any) -> plan.Trace:
     whole: dict[str, Any] = {"parameters": (), "construct": (), "first": ()}
-    return plan.Trace(case="own", seed_draws=False, inputs=inputs, steps=steps, output=output, **{**whole, **more})
+    return plan.Trace(case="own", inputs=inputs, steps=steps, output=output, **{**whole, **more})
 
 
 def tuned(*arguments: int) -> plan.Choose:

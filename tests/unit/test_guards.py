@@ -31,7 +31,7 @@ MAKES = call("aten.empty_like.default", (plan.Ref(1),), leaf(2))
 
 
 def replay(launch: Callable[..., None], *steps: plan.Step, output: plan.Tree) -> Replay:
-    trace = plan.Trace("own", False, plan.List((leaf(1),)), (), (), (), steps, output)
+    trace = plan.Trace("own", plan.List((leaf(1),)), (), (), (), steps, output)
     return Replay(trace, CPU, launch, lambda _step, run: run(0), allows=lambda _: True, prepares=lambda _: True)
 
 

@@ -26,7 +26,7 @@ def leaf(value: int, *shape: int, dtype: str = "float32") -> dict[str, Any]:
 def document() -> dict[str, Any]:
     """A plan that uses every construct of the format."""
     return {
-        "version": 1,
+        "version": 2,
         "target": "cuda:90",
         "source": "sha256:" + "0" * 64,
         "functions": [
@@ -64,7 +64,6 @@ def document() -> dict[str, Any]:
         "traces": [
             {
                 "case": "own",
-                "seed_draws": True,
                 "inputs": {"list": [leaf(2, 8, 64), {"dict": [["scale", {"f": (1.0).hex()}]]}]},
                 "parameters": {"weight": 0},
                 "construct": [
@@ -189,7 +188,7 @@ def nested(depth: int, kind: str = "list") -> Any:
 REFUSAL = {"case": "tiny", "kind": "call", "line": 3, "reason": "AssertionError"}
 
 HOSTILE: list[tuple[str, Callable[[Any], object], str, str]] = [
-    ("another version", changed("version", 2), "version", "from 1 to 1"),
+    ("another version", changed("version", 1), "version", "from 2 to 2"),
     ("a version that is true", changed("version", True), "version", "integer"),
     ("no target", gone("target"), "plan.target", "missing"),
     ("a target that is not a GPU", changed("target", "cpu"), "target", "such as"),

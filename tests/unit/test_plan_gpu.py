@@ -85,7 +85,6 @@ def trace(name: str, rows: int, columns: int, blocks: tuple[int, ...]) -> plan.T
         launches = plan.Choose(alternatives, 7)
     return plan.Trace(
         case=name,
-        seed_draws=False,
         inputs=(x,),
         parameters=(("weight", 0),),
         construct=(plan.Call("aten.empty.memory_format", (plan.List((columns,)),), on_gpu, weight, 4),),

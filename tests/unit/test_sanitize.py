@@ -181,7 +181,7 @@ class Called:
 def test_a_case_that_cannot_be_run_leaves_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cases = [plan.Trace(case, False, plan.List(()), (), (), (), (), None) for case in ("tiny", "own", "broken", "last")]
+    cases = [plan.Trace(case, plan.List(()), (), (), (), (), None) for case in ("tiny", "own", "broken", "last")]
     document = plan.Plan("sha256:0", "cuda:90", (), (), tuple(cases), ())
     monkeypatch.setattr(archive, "unpack", lambda _data: (document, {}))
     monkeypatch.setattr(once, "_Model", Called)

@@ -293,7 +293,7 @@ def model(steps: tuple[Step, ...], first: tuple[Step, ...] = (), output: Any = N
         call("aten.normal_.default", Ref(0), out=leaf(0, 3)),
     )
     inputs = ((leaf(8, 3),), Dict((("scale", leaf(9, 3)),)))
-    trace = Trace("own", True, inputs, (("weight", 0),), construct, first, steps, output)
+    trace = Trace("own", inputs, (("weight", 0),), construct, first, steps, output)
     return Replay(trace, CPU, nothing_launched, nothing_launched, allows=allows, prepares=anything)
 
 

@@ -36,7 +36,6 @@ def trace(name: str, rows: int, columns: int) -> plan.Trace:
     args = (plan.Ref(1), plan.Ref(0), plan.Ref(2), columns, total, 2048)
     return plan.Trace(
         case=name,
-        seed_draws=False,
         inputs=(x,),
         parameters=(("weight", 0),),
         construct=(plan.Call("aten.empty.memory_format", (plan.List((columns,)),), on_gpu, weight, 4),),

@@ -167,7 +167,7 @@ def text(found: plan.Plan) -> str:
         )
     rows += [kernel_text(index, kernel) for index, kernel in enumerate(found.kernels)]
     for trace in found.traces:
-        rows.append(f"case {trace.case}: {sizes(trace.inputs)}" + ("; draws" if trace.seed_draws else ""))
+        rows.append(f"case {trace.case}: {sizes(trace.inputs)}")
         rows += [f"  parameter {name}: %{value}" for name, value in trace.parameters]
         for part, steps in (("construct", trace.construct), ("first", trace.first), ("steps", trace.steps)):
             if steps:

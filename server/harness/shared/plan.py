@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Final, TypeAlias
 
-VERSION: Final = 1
+VERSION: Final = 2
 
 BYTES_MAX: Final = 16 << 20
 """Bytes of a whole document."""
@@ -313,8 +313,6 @@ class Trace:
     """One case of a task, as it was traced: those for generality alone are among them."""
 
     case: str
-    seed_draws: bool
-    """Whether the constructor draws random numbers."""
     inputs: Tree
     parameters: tuple[tuple[str, int], ...]
     """And buffers, whose names begin with BUFFER."""
@@ -496,7 +494,6 @@ def kernel_node(kernel: Kernel) -> dict[str, Any]:
 def _trace(trace: Trace) -> dict[str, Any]:
     return {
         "case": trace.case,
-        "seed_draws": trace.seed_draws,
         "inputs": node(trace.inputs),
         "parameters": dict(trace.parameters),
         "construct": [_step(step) for step in trace.construct],
@@ -785,11 +782,8 @@ class _TraceReader:
         self._steps = 0
 
     def trace(self, found: Any, field: str) -> Trace:
-        keys = _object(
-            found, field, ("case", "seed_draws", "inputs", "parameters", "construct", "first", "steps", "output")
-        )
+        keys = _object(found, field, ("case", "inputs", "parameters", "construct", "first", "steps", "output"))
         case = _text(keys["case"], f"{field}.case")
-        seed_draws = _bool(keys["seed_draws"], f"{field}.seed_draws")
         construct = self._read_steps(keys["construct"], f"{field}.construct")
         parameters = _mapping(keys["parameters"], f"{field}.parameters", PARAMETERS_MAX)
         for index, value in enumerate(parameters.values()):
@@ -799,7 +793,7 @@ class _TraceReader:
         inputs = self._tree(keys["inputs"], f"{field}.inputs", define=True)
         steps = self._read_steps(keys["steps"], f"{field}.steps")
         output = self._tree(keys["output"], f"{field}.output", define=False)
-        return Trace(case, seed_draws, inputs, tuple(parameters.items()), construct, first, steps, output)
+        return Trace(case, inputs, tuple(parameters.items()), construct, first, steps, output)
 
     def _read_steps(self, found: Any, field: str) -> tuple[Step, ...]:
         items = _list(found, field, STEPS_MAX)

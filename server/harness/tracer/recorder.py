@@ -64,7 +64,6 @@ class Entry:
     defines: set[int]
     writes: set[int]
     """Storages."""
-    draws: bool = False
 
 
 @dataclass
@@ -218,12 +217,12 @@ class Recorder(TorchDispatchMode):
 
     # --- steps ---
 
-    def add(self, step: plan.Step, reads: set[int], defines: set[int], writes: set[int], draws: bool = False) -> None:
+    def add(self, step: plan.Step, reads: set[int], defines: set[int], writes: set[int]) -> None:
         if len(self.sink.entries) >= plan.STEPS_MAX:
             raise self.refuse(f"there are more than {plan.STEPS_MAX} steps")
         for storage in writes:
             self._written[storage] = self._written.get(storage, 0) + 1
-        self.sink.entries.append(Entry(step, reads, defines, writes, draws))
+        self.sink.entries.append(Entry(step, reads, defines, writes))
 
     @contextmanager
     def into(self, sink: Sink) -> Iterator[Sink]:
@@ -288,8 +287,7 @@ class Recorder(TorchDispatchMode):
         made = [value for value in _flat(found) if isinstance(value, torch.Tensor) and id(value) not in known]
         defines = {self.name(tensor) for tensor in made}
         out = self._out(found) if made else None
-        draws = torch.Tag.nondeterministic_seeded in func.tags
-        self.add(plan.Call(operator, step_args, step_kwargs, out, line), reads, defines, set(written), draws)
+        self.add(plan.Call(operator, step_args, step_kwargs, out, line), reads, defines, set(written))
 
     def _out(self, value: Any) -> plan.Tree:
         if isinstance(value, torch.Tensor):

@@ -60,7 +60,7 @@ def renumbered(trace: plan.Trace) -> plan.Trace:
         changed(part, number) for part in (trace.construct, trace.first, trace.inputs, trace.steps, trace.output)
     )
     parameters = tuple((name, numbers.get(value, plan.TENSORS_MAX)) for name, value in trace.parameters)
-    return plan.Trace(trace.case, trace.seed_draws, inputs, parameters, construct, first, steps, output)
+    return plan.Trace(trace.case, inputs, parameters, construct, first, steps, output)
 
 
 class _Table:

@@ -222,13 +222,11 @@ class Tracer:
             found = model(*inputs)
         output = self._tree(found, "the output")
         steps = self._without_assertions(steps, _in_tree(output))
-        draws = any(entry.draws for entry in construct)
         needed = _read_by(steps) | _in_tree(output) | set(parameters.values())
         needed -= set().union(*(entry.defines for entry in steps), _in_tree(tree))
         before, state_steps = state.keep(self._recorder, self._entries, construct, first, steps, given, needed)
         trace = plan.Trace(
             case.name,
-            draws,
             tree,
             tuple(parameters.items()),
             (*before, *(entry.step for entry in construct)),
