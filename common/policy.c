@@ -72,7 +72,8 @@ static const struct policy_key keys[] = {
       "A candidate of which no plan can be made is refused, instead of run live without credit for its "
       "speed." },
     { "", "credit_untraced", POLICY_BOOL, AT(credit_untraced), 0, 0, NULL, true,
-      "The speed of a candidate of which no plan can be made is credited." },
+      "The speed is credited, too, of a candidate of which no plan can be made, or whose plan is no CUDA "
+      "graph." },
     { "", "sanitize", POLICY_BOOL, AT(sanitize), 0, 0, NULL, true,
       "A run of the plan under compute-sanitizer in the end; it decides nothing." },
     { "variations", "count", POLICY_INT, AT(variations.count), 1, 16, NULL, false,

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/auto.h"
 #include "common/buffer.h"
@@ -147,7 +148,15 @@ attempt_note_env(struct attempt *j, json_t *versions)
 bool
 attempt_is_uncredited(const struct attempt *j)
 {
-    return j->is_live && !j->policy.credit_untraced;
+    return (j->is_live || attempt_is_not_captured(j)) && !j->policy.credit_untraced;
+}
+
+bool
+attempt_is_not_captured(const struct attempt *j)
+{
+    const char *why = json_string_value(json_object_get(j->timing, "not_captured"));
+
+    return why && strncmp(why, "the candidate", strlen("the candidate")) == 0;
 }
 
 bool

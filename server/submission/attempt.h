@@ -108,8 +108,10 @@ void attempt_release_documents(struct attempt *j); /* its verdict is made: what 
 void attempt_fail(struct attempt *j, int stage, enum verdict_class class_, json_t *error, const char *format,
                   ...) __attribute__((format(printf, 5, 6)));
 
-/* No plan could be made of it, and the policy credits no speed then. */
+/* It has no plan, or one that is no graph, and the policy credits no speed then. */
 bool attempt_is_uncredited(const struct attempt *j);
+/* Its plan was timed by the live clock, since its calls could not be recorded as a graph: that one asks for less. */
+bool attempt_is_not_captured(const struct attempt *j);
 /* Whether the policy lets the next stage follow on the one that was just decided. */
 bool attempt_goes_on(const struct attempt *j);
 /* Notes the environment of the judging. versions: borrowed, an object or NULL. */

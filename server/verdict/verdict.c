@@ -176,7 +176,9 @@ feedback_ok(const struct attempt *j, const struct timing *t, char *out, size_t s
     if (j->stages[STAGE_FULL].of != 1)
         snprintf(cases, sizeof(cases), "all %d cases", j->stages[STAGE_FULL].of);
     if (t->is_measured && attempt_is_uncredited(j))
-        snprintf(out, size, "Correct in %s. Its speed is not credited: no plan can be made of it.", cases);
+        snprintf(out, size, "Correct in %s. Its speed is not credited: %.300s.", cases,
+                 attempt_is_not_captured(j) ? json_string_value(json_object_get(j->timing, "not_captured"))
+                                            : "no plan can be made of it");
     else if (t->is_measured)
         snprintf(out, size,
                  "Correct in %s, and %.3g times as fast as the reference (%.4g ms for %.4g ms; "

@@ -255,6 +255,23 @@ coverage_is_of_the_plan_and_no_plan_is_no_credit(void **state)
     assert_true(number_at(credited, "components", "timed") == 1 && number_at(credited, NULL, "reward") > 0.8);
 }
 
+/* The live clock asks for less, and whoever keeps a plan from being a graph must not gain by that. */
+static void
+a_plan_that_is_no_graph_is_no_credit(void **state)
+{
+    struct rig *r = *state;
+
+    pass_up_to(r, STAGE_TIMING);
+    set_timing(r, "measured", 3e6, 2e6);
+    json_object_set_new(r->j.timing, "not_captured", json_string("the candidate: it reads a number"));
+    AUTO_JSON json_t *theirs = verdict_json(&r->s);
+    assert_true(number_at(theirs, "components", "timed") == 0);
+    assert_non_null(strstr(text_at(json_object_get(theirs, "feedback"), "text"), "it reads a number"));
+    json_object_set_new(r->j.timing, "not_captured", json_string("the reference: it reads a number"));
+    AUTO_JSON json_t *ours = verdict_json(&r->s);
+    assert_true(number_at(ours, "components", "timed") == 1);
+}
+
 /* A reference that is slow now and then: pairs and trimmed means differ, and the policy says which is paid for. */
 static void
 the_policy_says_which_estimator_counts(void **state)
@@ -584,6 +601,7 @@ main(void)
         TEST(speed_of_light_is_between_floor_and_reference),
         TEST(steps_have_the_shares_of_the_time_that_were_measured),
         TEST(coverage_is_of_the_plan_and_no_plan_is_no_credit),
+        TEST(a_plan_that_is_no_graph_is_no_credit),
         TEST(the_policy_says_which_estimator_counts),
         TEST(what_the_referee_saw_is_told),
         TEST(an_unmeasured_speed_earns_nothing),
