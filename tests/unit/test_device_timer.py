@@ -12,6 +12,7 @@ import torch
 from oracle import timing, tolerance
 from oracle.peer import PeerFailed
 from shared import values
+from shared.arena import Arena
 from shared.wire import DOORBELL_OK
 
 US = 1000.0
@@ -38,6 +39,9 @@ class Peer:
     """Which is armed and does nothing."""
 
     armed = 0
+
+    def __init__(self) -> None:
+        self.arena = Arena.make(torch.device("cpu"), 4096)
 
     def arm(self, bells: int, **more: Any) -> None:
         self.repeats, self.armed = more.get("repeats", 1), bells
@@ -70,8 +74,9 @@ class Timer(timing.DeviceTimer):
         self._sides = self._ours, self._theirs = sides
         self._calls, self._why_one, self._empty_ns = 1, None, 0.0
         self._tree, self._model = None, "own.0"
-        self._job: Any = mock.MagicMock()
-        self._job.reference.sizes.calls = 12
+        self._job: Any = mock.MagicMock(changes={})
+        self._job.reference.sizes.calls, self._job.reference.sizes.inputs = 12, 1024
+        self._limits_after: dict[Any, Any] = {}
 
     def settled(self, calls: int) -> tuple[int, str | None, int]:
         """After so many were recorded: how many are, why one, and how many short ones would be."""
@@ -145,6 +150,50 @@ def test_inputs_that_the_reference_cannot_answer_are_drawn_anew() -> None:
     for transform, wanted, got in ((None, odd, other), ("zeros", right, other), ("zeros", right, odd)):
         with pytest.raises(timing.TimedWrong):
             Timer(Side([wanted]), Side([got])).judged(transform)
+
+
+class InPlace(Timer):
+    """Three calls, each with a tensor that the reference doubles and one that it leaves alone."""
+
+    def __init__(self, changes: dict[int, float]) -> None:
+        sides = [Side([torch.ones(2)] * 3) for _ in range(2)]
+        super().__init__(*sides)
+        self._calls, self._drawn, self._limits = 3, [None, "ties", None], {}
+        notes = [values.TensorNote(torch.float32, (5,), (1,), 0), values.TensorNote(torch.float32, (7,), (1,), 256)]
+        self._tree = {"list": [note.json() for note in notes]}
+        self._job.changes = changes
+        self._job.timing_limit.return_value = self._job.timing_limit_after.return_value = tolerance.Limit(1e-4, 1e-4)
+        for side in sides:
+            side.peer.arena.bytes.view(torch.float32).copy_(torch.arange(1024.0))
+        self.inputs = [(call, index, mine) for call, index, mine, _ in self._each_input()]
+        for _, index, _, right in self._each_input():
+            right *= 1 + (index == 0)
+
+
+def test_inputs_that_the_reference_changes_are_compared_behind_timed_calls() -> None:
+    """A kernel counted its calls, and stored nothing but its output when more than the checked ones were made."""
+    timer = InPlace({0: 0.0})
+    for _, index, mine in timer.inputs:
+        if index == 0:
+            mine *= 2.00001
+    assert timer._is_compared()
+    timer.inputs[4][2][1] /= 2
+    with pytest.raises(timing.TimedWrong, match=r"input 0 after the call\[1\] of call 2: .*; 1 of 5") as wrong:
+        timer._is_compared()
+    assert wrong.value.class_ == "mismatch"
+
+
+def test_inputs_that_the_reference_leaves_alone_are_compared_behind_timed_calls() -> None:
+    timer = InPlace({})
+    for _, index, mine in timer.inputs:
+        mine *= 1 + (index == 0)
+    assert timer._is_compared()  # it may change one that no checked call has seen it change
+    timer.inputs[1][2][3] = 0.0
+    with pytest.raises(timing.TimedWrong, match=r"input 1 after the call\[3\] of call 0") as wrong:
+        timer._is_compared()
+    assert wrong.value.class_ == "mutated_input"
+    timer._job.policy.name = "kernelbench"
+    assert timer._is_compared()
 
 
 @pytest.mark.parametrize(

@@ -304,6 +304,8 @@ class Job:
         self.first: Expected | None = None
         self._errors: dict[int, float] = {}
         self._tied: dict[int, float] = {}  # by output, the share that depends on which of equal inputs is taken
+        self.changes: dict[int, float] = {}
+        """By input that the reference changes, the error of what it leaves there."""
         self._tf32_matters = False
         self._together: dict[tuple[str, str | None, int], Answered | None] = {}
         """Answers that were asked for together, by case, transformation and seed; None: the inputs are not fit."""
@@ -1117,6 +1119,8 @@ class Job:
             self._errors[index] = max(error, self._errors.get(index, 0.0))
         for index, share in enumerate(expected.tied):
             self._tied[index] = max(share, self._tied.get(index, 0.0))
+        for item in expected.changed or ():
+            self.changes[item.index] = max(item.error, self.changes.get(item.index, 0.0))
 
     def timing_limit(
         self, leaf: int, wanted: Any, *, is_extreme: bool = False, known: float | None = None
@@ -1139,6 +1143,11 @@ class Job:
         ratio = tolerance.EXTREME_RATIO if is_extreme else 1.0
         limit = tolerance.limit_for(dtype, tensor, error, tf32=self._tf32_matters, ratio=ratio, known=known)
         return replace(limit, ratio=min(limit.ratio, 1.0 - share), outlier=math.inf) if tied else limit
+
+    def timing_limit_after(self, index: int, wanted: torch.Tensor, *, is_extreme: bool) -> tolerance.Limit:
+        """The same for an input that the reference may change, as it is after a timed call."""
+        ratio, error = tolerance.EXTREME_RATIO if is_extreme else 1.0, 2 * self.changes.get(index, 0.0)
+        return tolerance.limit_for(wanted.dtype, wanted, error, tf32=self._tf32_matters, ratio=ratio)
 
     def _check_inputs(
         self,

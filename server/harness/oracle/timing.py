@@ -15,11 +15,13 @@ import math
 import secrets
 import statistics
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import torch
 from shared import native, values
+from shared.arena import align
 from shared.wire import DOORBELL_OK, Json
 
 from oracle import gpu_state, tolerance, variations
@@ -58,6 +60,8 @@ AHEAD_BYTES: Final = 64 << 20
 """Inputs of a bell that are larger than this are drawn for it alone: to have them copied once more takes its time."""
 ROWS_BYTES: Final = 8 << 20
 """Answers of a bell that come to no more are copied to be compared, all at once."""
+WORDS: Final = 1 << 26
+"""Of inputs, that are compared at a time: what that makes is an eighth of their size."""
 NARROW: Final = ((100_000, 0.003), (20_000, 0.01), (0, 0.02))
 """Early stop: for calls from this length in nanoseconds, the interval of the median log-ratio is within this on either
 side. From one judgement to the next a short call differs by 1 % whatever the number of its bells."""
@@ -88,6 +92,10 @@ class Uncapturable(Exception):
 
 class TimedWrong(Exception):
     """A timed call answered wrongly."""
+
+    def __init__(self, text: str, class_: str = "mismatch") -> None:
+        super().__init__(text)
+        self.class_ = class_
 
 
 @dataclass
@@ -155,6 +163,8 @@ class DeviceTimer:
         self._drawn: list[str | None] = []  # the same of the bell that rings
         self._limits: dict[tuple[str | None, int], tolerance.Limit] = {}
         """By transformation and output: of its first answer, since a limit is a matter of scale."""
+        self._limits_after: dict[tuple[str | None, int], tolerance.Limit] = {}
+        """The same by input."""
         self._waiting = self._ours
         self._seen: Json = {}  # the GPU's state between two blocks
 
@@ -179,8 +189,8 @@ class DeviceTimer:
             return Report("timing", "fail", failure.class_, 0, 1, failure.error)
         except TimedWrong as wrong:
             self._settle()
-            error = {"type": "mismatch", "text": f"a timed call answered wrongly: {wrong}", "line": None}
-            return Report("timing", "fail", "mismatch", 0, 1, error, detail=self._detail(before, before, None))
+            error = {"type": wrong.class_, "text": f"a timed call answered wrongly: {wrong}", "line": None}
+            return Report("timing", "fail", wrong.class_, 0, 1, error, detail=self._detail(before, before, None))
         report = Report("timing", "pass", None, 1, 1, detail=self._detail(before, self._seen, why))
         report.detail["step_shares"] = self._step_shares()
         return report
@@ -329,13 +339,17 @@ class DeviceTimer:
     def _place(self) -> None:
         """The next bell's inputs, as they were drawn, to where both sides' graphs read them."""
         first, self._drawn = self._ahead.pop(0)
-        size = self._job.reference.sizes.inputs
         ours, theirs = self._ours.peer.arena, self._theirs.peer.arena
         assert ours is not None and theirs is not None
-        end = max((note.offset or 0) + note.span_bytes for note in values.notes(self._tree) or [_NOTHING])
         for arena in (theirs, ours) if first else (theirs,):
-            self._gpu.copy(arena.pointer, ours.pointer + first * size, (self._calls - 1) * size + end)
+            source = ours.pointer + first * self._job.reference.sizes.inputs
+            self._gpu.copy(arena.pointer, source, self._bytes_of_inputs())
         synchronize(self._job.candidate.device)
+
+    def _bytes_of_inputs(self) -> int:
+        """Of a bell, from the first set on."""
+        end = max((note.offset or 0) + note.span_bytes for note in values.notes(self._tree) or [_NOTHING])
+        return (self._calls - 1) * self._job.reference.sizes.inputs + end
 
     # --- trials ---
 
@@ -458,14 +472,56 @@ class DeviceTimer:
             for leaf, ((_, right), (_, mine)) in enumerate(zip(expected, found, strict=True))
             if isinstance(right, torch.Tensor)
         ]
-        if self._are_surely_within(pairs, len(wanted)):
-            return True
-        unfit = {name for name, expected in zip(self._drawn, wanted, strict=True) if name and not _is_finite(expected)}
-        if unfit:
-            self._transforms = [name for name in self._transforms if name not in unfit]
-            return False
-        self._find_difference(wanted, got)
+        if not self._are_surely_within(pairs, len(wanted)):
+            names = zip(self._drawn, wanted, strict=True)
+            unfit = {name for name, expected in names if name and not _is_finite(expected)}
+            if unfit:
+                self._transforms = [name for name in self._transforms if name not in unfit]
+                return False
+            self._find_difference(wanted, got)
+        if self._job.policy.name != "kernelbench":  # which looks at none after a checked call either
+            self._compare_inputs()
         return True
+
+    def _compare_inputs(self) -> None:
+        """After its calls a bell's inputs are what they are after the reference's: both sides began with the same.
+
+        To the bit, or within limits: the reference may change one that no checked call has seen it change.
+        """
+        theirs, ours = (self._inputs_of(side) for side in self._sides[::-1])
+        if all(map(torch.equal, theirs.split(WORDS), ours.split(WORDS))):
+            return
+        places, pairs = [], []
+        for call, index, mine, right in self._each_input():
+            places.append((call, index))
+            pairs.append((mine, right, self._limit_after(call, index, right)))
+        if self._are_surely_within(pairs, self._calls):
+            return
+        for (call, index), pair in zip(places, pairs, strict=True):
+            class_ = "mismatch" if index in self._job.changes else "mutated_input"
+            self._require_match(f"input {index} after the call", call, *pair, class_)
+
+    def _inputs_of(self, side: Side) -> torch.Tensor:
+        """As words of 64 bits: the last one may have bytes of no input."""
+        assert side.peer.arena is not None
+        return side.peer.arena.bytes[: align(self._bytes_of_inputs(), 8)].view(torch.int64)
+
+    def _each_input(self) -> Iterator[tuple[int, int, torch.Tensor, torch.Tensor]]:
+        """Call and index, and what it is in the candidate's arena and in the reference's."""
+        ours, theirs = self._ours.peer.arena, self._theirs.peer.arena
+        assert ours is not None and theirs is not None
+        for call in range(self._calls):
+            tree, _ = place_tree(self._tree, call * self._job.reference.sizes.inputs)
+            for index, note in enumerate(values.notes(tree)):
+                if note.elements:
+                    yield call, index, theirs.view(note), ours.view(note)
+
+    def _limit_after(self, call: int, index: int, right: torch.Tensor) -> tolerance.Limit:
+        key = (self._drawn[call], index)
+        if key not in self._limits_after:
+            is_extreme = self._drawn[call] in variations.EXTREME
+            self._limits_after[key] = self._job.timing_limit_after(index, right, is_extreme=is_extreme)
+        return self._limits_after[key]
 
     def _are_surely_within(self, pairs: list[tuple[torch.Tensor, torch.Tensor, tolerance.Limit]], calls: int) -> bool:
         """Of several small calls each output's are compared at once. False: not surely."""
@@ -482,15 +538,26 @@ class DeviceTimer:
         for call, (expected, found) in enumerate(zip(wanted, got, strict=True)):
             for leaf, ((path, right), (_, mine)) in enumerate(zip(expected, found, strict=True)):
                 if isinstance(right, torch.Tensor):
-                    limit = self._limit(call, leaf, right)
-                    difference = tolerance.compare(mine, right, limit)
-                    if not difference.is_match(limit):
-                        place = tolerance.unravel(difference.first or 0, tuple(right.shape))
-                        raise TimedWrong(
-                            f"output {path}{place} of call {call}: expected {tolerance.number(right[tuple(place)])}, "
-                            f"got {tolerance.number(mine[tuple(place)])}; {difference.differing} of "
-                            f"{difference.elements} elements differ"
-                        )
+                    self._require_match(f"output {path}", call, mine, right, self._limit(call, leaf, right))
+
+    def _require_match(
+        self,
+        what: str,
+        call: int,
+        mine: torch.Tensor,
+        right: torch.Tensor,
+        limit: tolerance.Limit,
+        class_: str = "mismatch",
+    ) -> None:
+        difference = tolerance.compare(mine, right, limit)
+        if not difference.is_match(limit):
+            place = tolerance.unravel(difference.first or 0, tuple(right.shape))
+            raise TimedWrong(
+                f"{what}{place} of call {call}: expected {tolerance.number(right[tuple(place)])}, "
+                f"got {tolerance.number(mine[tuple(place)])}; {difference.differing} of "
+                f"{difference.elements} elements differ",
+                class_,
+            )
 
     def _require_form(self) -> None:
         wanted, got = (form_of(side.outputs()[0]) for side in self._sides)
