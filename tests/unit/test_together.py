@@ -16,6 +16,7 @@ import torch
 from executor import archive  # isort: skip
 from executor.launch import Compiled  # isort: skip
 from oracle import together  # isort: skip
+from oracle.reference import Expected  # isort: skip
 from shared import plan, values  # isort: skip
 
 SIGNATURE = (("x", "*fp32"), ("w", "*fp32"), ("y", "*fp32"), ("n", "i32"), ("total", "i32"), ("BLOCK", "constexpr"))
@@ -158,6 +159,29 @@ def test_of_a_small_case_no_more_is_compared_than_its_inputs_take() -> None:
         peer.arena.bytes[at] ^= 1
         assert batch._is_unchanged() != is_seen
         peer.arena.bytes[at] ^= 1
+
+
+@pytest.mark.parametrize(
+    ("transform", "weights", "is_original", "is_sure"),
+    [
+        (None, 0, True, False),
+        ("signs", 0, False, False),
+        (None, 0, False, True),
+        ("signs", 1, False, True),
+        ("scaled", 0, False, True),
+    ],
+)
+def test_what_was_rounded_on_its_way_is_no_more_right_together_than_alone(
+    transform: str | None, weights: int, is_original: bool, is_sure: bool
+) -> None:
+    """A product of half type with values of bfloat16 failed on a new reference, and passed on one that was known."""
+    wide = torch.randn(4096, generator=torch.Generator().manual_seed(1)).double()
+    own = wide.half()
+    for answer, is_passed in ((own, True), (wide.bfloat16().half(), is_sure)):
+        item = together.Item({"name": "own"}, transform, 1, weights, "own.0", [], is_original)
+        item.expected = Expected([wide], [own], ["0"], "fp64", [0.0], False, [own], None)
+        together._compare_rows(Mock(**{"policy.name": "strict"}), [item], [[answer[None]], [answer[None]]])
+        assert (item.max_abs is not None) == is_passed
 
 
 def test_kernels_that_do_nothing_that_matters_are_a_hack(judges: dict[str, Judge]) -> None:
