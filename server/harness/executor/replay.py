@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 
 import torch
 from shared import plan
+from shared.values import put_on_host
 
 from executor.guards import Guards
 from executor.steps import (
@@ -50,6 +51,17 @@ def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage, 0, (storage.nbytes(),), (1,))
 
 
+def on_host(trace: plan.Trace) -> set[int]:
+    """The values that a plan makes on the host: inputs are on the GPU, and what is made of both is."""
+    found: set[int] = set()
+    for step in (*trace.construct, *trace.first, *trace.steps):
+        if isinstance(step, plan.Call):
+            device = dict(step.kwargs).get("device")
+            is_there = device.kind == "cpu" if isinstance(device, plan.Device) else plan.reads(step) <= found
+            found |= plan.defines(step) if is_there else set()
+    return found
+
+
 def _all_reads(steps: Iterable[plan.Step]) -> set[int]:
     return {found for step in steps for found in plan.reads(step)}
 
@@ -77,6 +89,7 @@ class Replay:
         self._trace = trace
         self._launcher, self._chooser = launch, choose
         output = {leaf.id for leaf in plan.tree_leaves(trace.output)}
+        self._answered_on_host = output & on_host(trace)
         needed = output | _all_reads(trace.steps)
         parameters = {value for _, value in trace.parameters}
         made = needed | _all_reads(trace.first) | parameters
@@ -171,6 +184,8 @@ class Replay:
             if guards is not None:
                 guards.enter(values, (leaf.id for leaf in plan.tree_leaves(self._trace.inputs)))
             self._steps.run(values, self._launcher, self._chooser, None if guards is None else guards.made, after)
+            for value in self._answered_on_host:
+                put_on_host(values[value])
             found = build(self._trace.output, values)
             if guards is not None:
                 guards.check()

@@ -1236,7 +1236,8 @@ def _check_form(outputs: Leaves, expected: Expected, result: CaseResult, *, dtyp
     if paths != expected.paths:
         result.fail("shape", f"forward() returned outputs {_named(paths)}, the reference {_named(expected.paths)}")
         return False
-    for (path, got), own, wide in zip(outputs, expected.own, expected.values, strict=True):
+    on_host = expected.on_host or (False,) * len(outputs)
+    for (path, got), own, wide, is_host in zip(outputs, expected.own, expected.values, on_host, strict=True):
         if isinstance(own, torch.Tensor) != isinstance(got, torch.Tensor):
             result.fail("shape", f"output {path} is {type(got).__name__:.64}, the reference's is {type(own).__name__}")
         elif not isinstance(own, torch.Tensor):
@@ -1246,6 +1247,8 @@ def _check_form(outputs: Leaves, expected: Expected, result: CaseResult, *, dtyp
             result.fail("shape", f"output {path} has shape {list(got.shape)}, expected {list(own.shape)}")
         elif dtypes and got.dtype != own.dtype:
             result.fail("dtype", f"output {path} has dtype {got.dtype}, expected {own.dtype}")
+        elif values.is_on_host(got) and not is_host:
+            result.fail("dtype", f"output {path} is a tensor of the CPU, expected one of the GPU")
     return result.class_ is None
 
 

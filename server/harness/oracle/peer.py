@@ -445,7 +445,8 @@ class Peer:
 
     def _output(self, note: TensorNote) -> torch.Tensor:
         assert self.arena is not None
-        return self.arena.view(note)
+        view = self.arena.view(note)
+        return values.put_on_host(view) if note.is_on_host else view
 
     def is_in_heap(self, tensor: torch.Tensor) -> bool:
         assert self.arena is not None

@@ -270,6 +270,8 @@ class Expected:
     """By output, the share of it that depends on how equal inputs are made distinct."""
     settled: tuple[float, ...] = ()
     """As `errors`, without the outputs that another choice among equal inputs changes."""
+    on_host: tuple[bool, ...] = ()
+    """By output: the reference makes it on the host, as far as a GPU shows that."""
     known: dict[int, float] = field(default_factory=dict)
     """scale_of() of `values` by output, as far as it was asked."""
 
@@ -468,6 +470,7 @@ class Reference:
         self._alone: set[str] = set()
         self._asks = Asks()  # of the answer that is being computed
         self._made: dict[Run, list[Any]] = {}  # for it
+        self._on_host: tuple[bool, ...] = ()  # of its outputs
         self.bells = 0
         self._has_failed_at_once = False
         self._fails_at_once: set[str] = set()  # models whose calls succeed one by one alone
@@ -809,6 +812,7 @@ class Reference:
             asks.training,
             is_extreme=asks.is_extreme,
             changed=None if changed is None else tuple(changed),
+            on_host=self._on_host,
         )
         result.others = tuple(
             leaf if isinstance(leaf, torch.Tensor) and is_coarse(leaf.dtype, error) else None
@@ -938,6 +942,7 @@ class Reference:
         tensors = [leaf for _, leaf in values.leaves(outputs) if isinstance(leaf, torch.Tensor)]
         self._require_room("outputs", sum(leaf.numel() * leaf.itemsize for leaf in tensors))
         self.returns_inputs |= any(leaf.numel() and not self.peer.is_in_heap(leaf) for leaf in tensors)
+        self._on_host = tuple(_is_on_host(leaf) for _, leaf in values.leaves(outputs))
         return _copied(values.leaves(outputs))
 
     def _require_room(self, what: str, size: int) -> None:
@@ -1099,6 +1104,10 @@ def _is_alike(a: Leaves, b: Leaves, *, dtypes: bool) -> bool:
 
 def _is_discrete(leaf: Any) -> bool:
     return isinstance(leaf, torch.Tensor) and is_discrete(leaf)
+
+
+def _is_on_host(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and values.is_on_host(leaf)
 
 
 def _known(leaf: Any) -> float | None:

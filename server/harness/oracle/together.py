@@ -361,7 +361,9 @@ def _groups(items: Sequence[Item]) -> list[list[Item]]:
 
 
 def _is_float(leaf: Any) -> bool:
-    return isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and 2 <= leaf.itemsize <= 4 and leaf.numel() > 0
+    if not isinstance(leaf, torch.Tensor) or values.is_on_host(leaf):
+        return False
+    return leaf.is_floating_point() and 2 <= leaf.itemsize <= 4 and leaf.numel() > 0
 
 
 def _form_of(item: Item) -> Form | None:
@@ -378,7 +380,11 @@ def _form_of(item: Item) -> Form | None:
 
 def _has_form(leaves: Leaves, form: Form, *, dtypes: bool = True) -> bool:
     return len(leaves) == len(form) and all(
-        path == of and isinstance(leaf, torch.Tensor) and leaf.shape == shape and (leaf.dtype is dtype or not dtypes)
+        path == of
+        and isinstance(leaf, torch.Tensor)
+        and leaf.shape == shape
+        and (leaf.dtype is dtype or not dtypes)
+        and not values.is_on_host(leaf)
         for (path, leaf), (of, shape, dtype) in zip(leaves, form, strict=True)
     )
 

@@ -26,6 +26,8 @@ DEPTH_MAX: Final = 16
 NODES_MAX: Final = 4096
 DIMENSIONS_MAX: Final = 12
 ELEMENTS_MAX: Final = 1 << 48
+ON_HOST: Final = "verifierd_is_on_host"
+"""An attribute of tensors that are, or were, on the host."""
 TEXT_MAX: Final = 1024
 """Bytes of UTF-8 of a key, which stands in every message about the value below it."""
 
@@ -36,12 +38,16 @@ class ValueRefused(ValueError):
 
 @dataclass(frozen=True)
 class TensorNote:
-    """Where a tensor lies: dtype, shape and stride in elements, offset in bytes into an arena (None: nowhere)."""
+    """Where a tensor lies: dtype, shape and stride in elements, offset in bytes into an arena (None: nowhere).
+
+    is_on_host: it is a copy of an output that lay on the host.
+    """
 
     dtype: torch.dtype
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     offset: int | None = None
+    is_on_host: bool = False
 
     @property
     def elements(self) -> int:
@@ -71,6 +77,8 @@ class TensorNote:
         }
         if self.offset is not None:
             note["offset"] = self.offset
+        if self.is_on_host:
+            note["host"] = True
         return {"tensor": note}
 
     @staticmethod
@@ -97,10 +105,23 @@ class TensorNote:
         offset = node.get("offset")
         if offset is not None and (type(offset) is not int or not 0 <= offset < 1 << 48):
             raise ValueRefused(f"{where}: offset {offset!r:.40} is out of range")
+        host = node.get("host", False)
+        if type(host) is not bool:
+            raise ValueRefused(f"{where}: host {host!r:.40} is neither true nor false")
         # A stride of 0 lets few bytes be as many elements as one likes; torch raises where they cannot be counted.
         if math.prod(max(1, size) for size in shape) > ELEMENTS_MAX:
             raise ValueRefused(f"{where}: there are more than {ELEMENTS_MAX} elements")
-        return TensorNote(dtype, shape, stride, offset)
+        return TensorNote(dtype, shape, stride, offset, host)
+
+
+def put_on_host(tensor: torch.Tensor) -> torch.Tensor:
+    """Have is_on_host() say so of this tensor, and of no copy: where there is no GPU its device does not."""
+    setattr(tensor, ON_HOST, True)
+    return tensor
+
+
+def is_on_host(tensor: torch.Tensor) -> bool:
+    return bool(getattr(tensor, ON_HOST, False))
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
