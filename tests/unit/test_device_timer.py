@@ -11,6 +11,7 @@ import pytest
 import torch
 from oracle import timing, tolerance
 from oracle.peer import PeerFailed
+from oracle.reference import Errors
 from shared import values
 from shared.arena import Arena
 from shared.wire import DOORBELL_OK
@@ -74,9 +75,9 @@ class Timer(timing.DeviceTimer):
         self._sides = self._ours, self._theirs = sides
         self._calls, self._why_one, self._empty_ns = 1, None, 0.0
         self._tree, self._model = None, "own.0"
-        self._job: Any = mock.MagicMock(changes={})
+        self._job: Any = mock.MagicMock()
         self._job.reference.sizes.calls, self._job.reference.sizes.inputs = 12, 1024
-        self._limits_after: dict[Any, Any] = {}
+        self._limits_after, self._weights = {}, 0
 
     def settled(self, calls: int) -> tuple[int, str | None, int]:
         """After so many were recorded: how many are, why one, and how many short ones would be."""
@@ -161,7 +162,7 @@ class InPlace(Timer):
         self._calls, self._drawn, self._limits = 3, [None, "ties", None], {}
         notes = [values.TensorNote(torch.float32, (5,), (1,), 0), values.TensorNote(torch.float32, (7,), (1,), 256)]
         self._tree = {"list": [note.json() for note in notes]}
-        self._job.changes = changes
+        self._job.all_errors.return_value = Errors(changed=changes)
         self._job.timing_limit.return_value = self._job.timing_limit_after.return_value = tolerance.Limit(1e-4, 1e-4)
         for side in sides:
             side.peer.arena.bytes.view(torch.float32).copy_(torch.arange(1024.0))

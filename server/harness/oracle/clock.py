@@ -861,7 +861,7 @@ class Timer:
 
     def _check(self, leaf: int, sample: Sample, got: torch.Tensor, wanted: torch.Tensor) -> None:
         """The candidate's timed answer against the reference's, at the gathered places."""
-        limit = self._job.timing_limit(leaf, wanted)
+        limit = self._job.timing_limit(leaf, wanted, self._job.all_errors())
         found = tolerance.compare(got, wanted, limit)
         if not found.is_match(limit):
             at = found.first or 0

@@ -31,6 +31,7 @@ from oracle.reference import (
     WEIGHT_SEEDS,
     Answered,
     Asks,
+    Errors,
     Expected,
     Leaves,
     Made,
@@ -160,6 +161,7 @@ class CaseResult:
     against: str | None = None
     mismatch: Json | None = None
     call_ms: float | None = None
+    transform: str | None = None  # of the inputs
 
     def fail(self, class_: str, note: str, rule: str | None = None) -> None:
         if self.class_ is None:
@@ -302,10 +304,7 @@ class Job:
         self._used: set[str] = set()  # transformations that this submission was judged by at its own size
         self.first_seed = self._nan_seed = 0
         self.first: Expected | None = None
-        self._errors: dict[int, float] = {}
-        self._tied: dict[int, float] = {}  # by output, the share that depends on which of equal inputs is taken
-        self.changes: dict[int, float] = {}
-        """By input that the reference changes, the error of what it leaves there."""
+        self._errors: dict[str | None, Errors] = {}  # by the transformation of the inputs
         self._tf32_matters = False
         self._together: dict[tuple[str, str | None, int], Answered | None] = {}
         """Answers that were asked for together, by case, transformation and seed; None: the inputs are not fit."""
@@ -738,6 +737,7 @@ class Job:
                 self.reference.set_unfit(case, transform)
                 continue
             tree, expected = found
+            result.transform = transform
             is_more = step.weights or step.case is not None
             result.name = f"{step.name}, {transform}" if is_more else transform
             if case["name"] == "own":
@@ -1115,26 +1115,52 @@ class Job:
         self._tf32_matters = expected.tf32
         if self.is_planned and expected.scales:  # of spiked inputs, which no plan is timed with
             return
-        for index, error in enumerate(expected.errors):
-            self._errors[index] = max(error, self._errors.get(index, 0.0))
-        for index, share in enumerate(expected.tied):
-            self._tied[index] = max(share, self._tied.get(index, 0.0))
-        for item in expected.changed or ():
-            self.changes[item.index] = max(item.error, self.changes.get(item.index, 0.0))
+        self._note(result.transform, Errors.of(expected))
+
+    def _note(self, transform: str | None, errors: Errors) -> None:
+        self._errors[transform] = Errors.worst([errors, self._errors.get(transform, Errors())])
+
+    def errors(self, transform: str | None, weights: int) -> Errors:
+        """Of timed calls with these weights under this transformation. Those of another one would make the limit of a
+        plain answer wide; but with other weights than the constructor's few transformations were seen."""
+        if weights and transform is not None:
+            return self.all_errors()
+        return Errors.worst(self._errors.get(one, Errors()) for one in (None, transform))
+
+    def all_errors(self) -> Errors:
+        return Errors.worst(self._errors.values())
+
+    def note_plain(self, case: Json, model: str, tree: Any) -> None:
+        """What the reference errs by on plain inputs, these: with other weights than its own no case may have shown it.
+
+        Found once for a task.
+        """
+        known, key = self.reference.plain_errors, (model, self.precision())
+        if key not in known:
+            expected = self.admitted_answer(model, tree, Asks(chooses=self._chooses(case, model, tree)))
+            known[key] = Errors() if expected is None else Errors.of(expected)
+        self._note(None, known[key])
 
     def timing_limit(
-        self, leaf: int, wanted: Any, *, is_extreme: bool = False, known: float | None = None
+        self,
+        leaf: int,
+        wanted: Any,
+        errors: Errors,
+        *,
+        is_extreme: bool = False,
+        known: float | None = None,
     ) -> tolerance.Limit:
         """The limit for a sample of a timed output, against the reference's own answer: both may err by it.
 
-        is_extreme: of inputs under an extreme transformation, where it is as in a checked call. known: its scale_of().
+        errors: the reference's. is_extreme: of inputs under an extreme transformation, where it is as in a checked
+        call. known: its scale_of().
         """
         tensor, dtype = tolerance.as_tensor(wanted), tolerance.dtype_of(wanted)
         if tensor is None:
             return tolerance.Limit(0.0, 0.0)
         if self.policy.name == "kernelbench":
             return tolerance.kernelbench_limit(dtype)
-        error, tied = 2 * self._errors.get(leaf, 0.0), 2 * self._tied.get(leaf, 0.0)
+        error, tied = 2 * errors.outputs.get(leaf, 0.0), 2 * errors.tied.get(leaf, 0.0)
         is_discrete = tolerance.is_discrete(tensor)  # an answer equal to the fp64 run's differs from this one as often
         share = max(error, tied) if is_discrete else tied
         share = tolerance.ambiguous_most(share, tensor.numel(), 2 * tolerance.AMBIGUOUS_SANE)
@@ -1144,9 +1170,11 @@ class Job:
         limit = tolerance.limit_for(dtype, tensor, error, tf32=self._tf32_matters, ratio=ratio, known=known)
         return replace(limit, ratio=min(limit.ratio, 1.0 - share), outlier=math.inf) if tied else limit
 
-    def timing_limit_after(self, index: int, wanted: torch.Tensor, *, is_extreme: bool) -> tolerance.Limit:
+    def timing_limit_after(
+        self, index: int, wanted: torch.Tensor, errors: Errors, *, is_extreme: bool
+    ) -> tolerance.Limit:
         """The same for an input that the reference may change, as it is after a timed call."""
-        ratio, error = tolerance.EXTREME_RATIO if is_extreme else 1.0, 2 * self.changes.get(index, 0.0)
+        ratio, error = tolerance.EXTREME_RATIO if is_extreme else 1.0, 2 * errors.changed.get(index, 0.0)
         return tolerance.limit_for(wanted.dtype, wanted, error, tf32=self._tf32_matters, ratio=ratio)
 
     def _check_inputs(

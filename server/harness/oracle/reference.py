@@ -390,6 +390,30 @@ class Expected:
         return True
 
 
+@dataclass
+class Errors:
+    """What the reference errs by, at most: an answer to a timed call may err by twice as much."""
+
+    outputs: dict[int, float] = field(default_factory=dict)
+    tied: dict[int, float] = field(default_factory=dict)
+    """By output, the share that depends on which of equal inputs is taken."""
+    changed: dict[int, float] = field(default_factory=dict)
+    """By input that it changes, of what it leaves there."""
+
+    @staticmethod
+    def of(expected: Expected) -> Errors:
+        changed = {item.index: item.error for item in expected.changed or ()}
+        return Errors(dict(enumerate(expected.errors)), dict(enumerate(expected.tied)), changed)
+
+    @staticmethod
+    def worst(several: Iterable[Errors]) -> Errors:
+        found = Errors()
+        for one in several:
+            for most, known in zip(vars(found).values(), vars(one).values(), strict=True):
+                most.update({index: max(error, most.get(index, 0.0)) for index, error in known.items()})
+        return found
+
+
 @dataclass(frozen=True)
 class Asks:
     """The parts of an answer to compute, in addition to the outputs."""
@@ -462,6 +486,8 @@ class Reference:
         """The time of a graph beyond its kernels, with a cold cache or a warm one (oracle/timing.py)."""
         self.call_ns: dict[str, float] = {}
         """Device time of a call of a model as a graph, about: as the last job measured it."""
+        self.plain_errors: dict[tuple[str, str], Errors] = {}
+        """What it errs by on plain inputs, by model and precision."""
         self.timed_scales: dict[tuple[str, str | None, int], float] = {}
         """scale_of() a timed answer, by model, transformation and output: as the first one had it."""
         self._viewed: tuple[Any, list[torch.Tensor]] | None = None  # the tree that was looked at last

@@ -246,6 +246,9 @@ class DeviceTimer:
         job.build(self._model, self._case, self._weights, self._state)
         self._waiting = self._ours
         self._tree = job.reference.inputs(self._case, self._random.getrandbits(62))
+        if self._weights:
+            synchronize(job.candidate.device)
+            job.note_plain(self._case, self._model, self._tree)
         is_cold = job.policy.is_cold
         if is_cold not in job.reference.graph_ns:
             job.reference.graph_ns[is_cold] = self._measure_empty()
@@ -457,7 +460,8 @@ class DeviceTimer:
             if place not in scales and wanted.is_floating_point():
                 scales[place] = tolerance.scale_of(wanted)
             is_extreme, known = self._drawn[call] in variations.EXTREME, scales.get(place)
-            self._limits[key] = self._job.timing_limit(leaf, wanted, is_extreme=is_extreme, known=known)
+            errors = self._job.errors(self._drawn[call], self._weights)
+            self._limits[key] = self._job.timing_limit(leaf, wanted, errors, is_extreme=is_extreme, known=known)
         return self._limits[key]
 
     def _is_compared(self) -> bool:
@@ -497,8 +501,9 @@ class DeviceTimer:
             pairs.append((mine, right, self._limit_after(call, index, right)))
         if self._are_surely_within(pairs, self._calls):
             return
+        changed = self._job.all_errors().changed
         for (call, index), pair in zip(places, pairs, strict=True):
-            class_ = "mismatch" if index in self._job.changes else "mutated_input"
+            class_ = "mismatch" if index in changed else "mutated_input"
             self._require_match(f"input {index} after the call", call, *pair, class_)
 
     def _inputs_of(self, side: Side) -> torch.Tensor:
@@ -520,7 +525,8 @@ class DeviceTimer:
         key = (self._drawn[call], index)
         if key not in self._limits_after:
             is_extreme = self._drawn[call] in variations.EXTREME
-            self._limits_after[key] = self._job.timing_limit_after(index, right, is_extreme=is_extreme)
+            errors = self._job.errors(self._drawn[call], self._weights)
+            self._limits_after[key] = self._job.timing_limit_after(index, right, errors, is_extreme=is_extreme)
         return self._limits_after[key]
 
     def _are_surely_within(self, pairs: list[tuple[torch.Tensor, torch.Tensor, tolerance.Limit]], calls: int) -> bool:
