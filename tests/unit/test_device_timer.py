@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import pytest
 import torch
 from oracle import timing, tolerance
+from oracle.peer import Peer as Process
 from oracle.peer import PeerFailed
 from oracle.reference import Errors
 from shared import values
-from shared.arena import Arena
+from shared.arena import Arena, Heap
 from shared.wire import DOORBELL_OK
 
 US = 1000.0
@@ -254,6 +257,9 @@ class Memory:
         assert self.armed == 0
         self.armings, self.armed = self.armings + 1, bells
 
+    def outputs(self) -> list[Any]:
+        return []
+
 
 class Drawing(Timer):
     """A block of pairs of so many calls whose inputs are bytes: 1, 2, 3 ... The answers of one bell are unfit."""
@@ -262,6 +268,7 @@ class Drawing(Timer):
         self.ours, self.theirs = Memory(sets, 0), Memory(sets, 1000)
         super().__init__(self.ours, self.theirs)
         self.draws, self.drawn, self.unfit = 0, 0, unfit
+        self.poisoned: list[int] = []
         self._calls, self._pairs, self._ahead, self._blocks, self._seen = calls, [], [], [], {}
         self._transforms, self._random, self._case = [], random.SystemRandom(), {}
         self._host_ns, self._waiting, self._unfinished = {}, self._theirs, None
@@ -293,6 +300,10 @@ class Drawing(Timer):
         side.rang.append(side.bytes[: self._calls])
         return 1000
 
+    def _poison(self) -> None:
+        super()._poison()
+        self.poisoned = [*self.poisoned, len(self.theirs.rang)]
+
     def _is_compared(self) -> bool:
         self.unfit -= 1
         return self.unfit != 0
@@ -309,6 +320,21 @@ def test_inputs_of_a_block_are_drawn_by_one_message_where_they_fit(
     assert timer.ours.rang == timer.theirs.rang == wanted
     assert (timer.draws, len(timer._pairs)) == (draws, 5)
     assert (timer.ours.armings, timer.theirs.armings) == (draws, 1)
+    assert timer.poisoned == [0, 1, 2, 3, 4]
+
+
+def test_outputs_are_poisoned_between_timed_bells_but_for_inputs_and_what_a_model_keeps() -> None:
+    """A graph has them at the same addresses each time, and a kernel left out the zeros above a diagonal."""
+    notes = [values.TensorNote(torch.float16, (2, 2), (4, 1), offset) for offset in (256, 1026, 1280)]
+    kept = replace(notes[2], marks=frozenset({values.KEPT}))
+    arena = Arena.make(torch.device("cpu"), 4096)
+    arena.bytes.fill_(1)
+    peer = Process("the candidate", mock.Mock(), -1, arena.device, arena, heap=Heap(1024, 3072, 0))
+    side = Side([peer._output(note) for note in (notes[0], notes[1], kept)])
+    side.peer = SimpleNamespace(arena=arena, is_in_heap=peer.is_in_heap)
+    Timer(Side(), side)._poison()
+    assert arena.bytes.eq(0xFF).nonzero().flatten().tolist() == list(range(1026, 1026 + 12))
+    assert arena.bytes.sum() == 4096 - 12 + 12 * 0xFF
 
 
 def test_timed_inputs_are_changed_as_checked_ones_are(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,5 +54,5 @@ def test_the_reference_may_answer_on_the_host(is_there: bool) -> None:
     own = torch.ones(3)
     expected = reference.Expected([own], [own], ["0"], "own", [0.0], False, [own], None, on_host=(is_there,))
     result = judge.CaseResult("original")
-    answer = [("0", values.put_on_host(own.clone()))]
+    answer = [("0", values.marked(own.clone(), frozenset({values.ON_HOST})))]
     assert judge._check_form(answer, expected, result, dtypes=False) == is_there

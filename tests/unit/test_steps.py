@@ -29,6 +29,7 @@ from shared.plan import (
     Trace,
 )
 from shared.plan import Descriptor as PlannedDescriptor
+from shared.values import marks_of
 
 CPU = torch.device("cpu")
 
@@ -316,6 +317,20 @@ def test_a_model_is_drawn_from_its_seed_loaded_by_name_and_prepared_from_its_wei
     assert one.load({"weight": torch.zeros(4)}) == frozenset()
     one.construct(11)
     assert torch.equal(one.call(inputs)["y"], found["y"])
+
+
+def test_an_output_in_memory_that_is_kept_is_marked() -> None:
+    first = (call("aten.exp.default", Ref(0), out=leaf(1, 3)),)
+    steps = (
+        call("aten.mul.Tensor", Ref(8), Ref(1), out=leaf(10, 3)),
+        call("aten.detach.default", Ref(1), out=leaf(11, 3)),
+        call("aten.detach.default", Ref(8), out=leaf(12, 3)),
+    )
+    one = model(steps, first, output=tuple(leaf(value, 3) for value in (0, 1, 10, 11, 12)))
+    one.construct(1)
+    for _ in range(2):
+        found = one.call(((torch.ones(3),), {"scale": torch.ones(3)}))
+        assert ["kept" in marks_of(tensor) for tensor in found] == [True, True, False, True, False]
 
 
 def test_a_call_refuses_inputs_that_are_not_the_traces() -> None:

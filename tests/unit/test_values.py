@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,9 +15,10 @@ from shared.values import TensorNote, ValueRefused
 def test_round_trip() -> None:
     tensor = torch.zeros(2, 3)
     value = [1, -2.5, True, None, "x", (4, 5), {"a": [torch.float16], 3: torch.device("cuda")}, tensor, math.inf, 2j]
-    tree = values.encode(value, lambda found: TensorNote.of(found, 512))
+    marks = frozenset({values.KEPT})
+    tree = values.encode(value, lambda found: replace(TensorNote.of(found, 512), marks=marks))
     back = values.decode(tree, lambda note: note)
-    assert back[7] == TensorNote(torch.float32, (2, 3), (3, 1), 512)
+    assert back[7] == TensorNote(torch.float32, (2, 3), (3, 1), 512, marks)
     assert [*back[:7], *back[8:]] == [*value[:7], *value[8:]]
     assert type(back[5]) is tuple and type(back[2]) is bool
 

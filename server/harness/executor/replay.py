@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 import torch
 from shared import plan
-from shared.values import put_on_host
+from shared.values import KEPT, ON_HOST, marked
 
 from executor.guards import Guards
 from executor.steps import (
@@ -62,6 +62,10 @@ def on_host(trace: plan.Trace) -> set[int]:
     return found
 
 
+def _memory_of(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
 def _all_reads(steps: Iterable[plan.Step]) -> set[int]:
     return {found for step in steps for found in plan.reads(step)}
 
@@ -89,7 +93,7 @@ class Replay:
         self._trace = trace
         self._launcher, self._chooser = launch, choose
         output = {leaf.id for leaf in plan.tree_leaves(trace.output)}
-        self._answered_on_host = output & on_host(trace)
+        self._on_host = on_host(trace)
         needed = output | _all_reads(trace.steps)
         parameters = {value for _, value in trace.parameters}
         made = needed | _all_reads(trace.first) | parameters
@@ -98,6 +102,7 @@ class Replay:
         self._steps = Program.of(trace.steps, output, device, allows)
         self._made: Environment = {}
         self._state: Environment | None = None
+        self._kept: set[int] = set()  # memory of the state
         self.live: Environment = {}
         """The existing tensors while steps are run."""
         self.borrowed: list[torch.Tensor] = []
@@ -156,6 +161,14 @@ class Replay:
         with torch.no_grad():
             self._first.run(state, self._launcher, self._chooser)
         self._state = state
+        self._kept = {_memory_of(tensor) for tensor in state.values()}
+
+    def _mark_outputs(self, values: Environment) -> None:
+        """Those that lie on the host, and those in memory that the state keeps."""
+        for leaf in plan.tree_leaves(self._trace.output):
+            tensor = values[leaf.id]
+            marks = {ON_HOST: leaf.id in self._on_host, KEPT: _memory_of(tensor) in self._kept}
+            marked(tensor, frozenset(mark for mark, is_so in marks.items() if is_so))
 
     def memory(self) -> list[torch.Tensor]:
         """What the state keeps but for parameters, each storage once, as bytes. After prepare() only."""
@@ -184,8 +197,7 @@ class Replay:
             if guards is not None:
                 guards.enter(values, (leaf.id for leaf in plan.tree_leaves(self._trace.inputs)))
             self._steps.run(values, self._launcher, self._chooser, None if guards is None else guards.made, after)
-            for value in self._answered_on_host:
-                put_on_host(values[value])
+            self._mark_outputs(values)
             found = build(self._trace.output, values)
             if guards is not None:
                 guards.check()

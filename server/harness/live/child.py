@@ -118,14 +118,16 @@ class Placer:
         return self._copies[key]
 
     def _placed(self, tensor: torch.Tensor) -> TensorNote:
-        is_on_host = tensor.device.type != self._arena.device.type or values.is_on_host(tensor)
+        marks = values.marks_of(tensor)
+        if tensor.device.type != self._arena.device.type:
+            marks |= {values.ON_HOST}
         tensor = tensor.detach().resolve_conj().resolve_neg()
         offset = self._arena.find(tensor) if tensor.device.type == self._arena.device.type else None
         if offset is not None:  # an input, or a part of one, too: the referee shall see it as what it is
-            return TensorNote.of(tensor, offset)
+            return replace(TensorNote.of(tensor, offset), marks=marks)
         self.copied = True
         tensor = values.without_gaps(tensor)
-        note = replace(TensorNote.of(tensor, self._next), is_on_host=is_on_host)
+        note = replace(TensorNote.of(tensor, self._next), marks=marks)
         if self._next + note.span_bytes > self._end:
             raise MemoryError(f"a tensor of {note.span_bytes} bytes does not fit into the arena")
         self._next = align(self._next + note.span_bytes)

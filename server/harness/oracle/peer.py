@@ -445,8 +445,7 @@ class Peer:
 
     def _output(self, note: TensorNote) -> torch.Tensor:
         assert self.arena is not None
-        view = self.arena.view(note)
-        return values.put_on_host(view) if note.is_on_host else view
+        return values.marked(self.arena.view(note), note.marks)
 
     def is_in_heap(self, tensor: torch.Tensor) -> bool:
         assert self.arena is not None

@@ -354,6 +354,17 @@ class DeviceTimer:
         end = max((note.offset or 0) + note.span_bytes for note in values.notes(self._tree) or [_NOTHING])
         return (self._calls - 1) * self._job.reference.sizes.inputs + end
 
+    def _poison(self) -> None:
+        """The candidate's outputs of the last bell, which the next one has at the same addresses: what a call leaves
+        unwritten is not right because an earlier one wrote it. Not inputs, nor memory that its model keeps."""
+        self._waiting, peer = self._theirs, self._theirs.peer
+        assert peer.arena is not None
+        for leaf in (leaf for call in self._theirs.outputs() for _, leaf in call if isinstance(leaf, torch.Tensor)):
+            offset = peer.arena.find(leaf)
+            if offset is not None and peer.is_in_heap(leaf) and values.KEPT not in values.marks_of(leaf):
+                peer.arena.bytes[offset : offset + values.TensorNote.of(leaf).span_bytes].fill_(0xFF)
+        synchronize(self._job.candidate.device)
+
     # --- trials ---
 
     def _forget(self) -> None:
@@ -437,6 +448,7 @@ class DeviceTimer:
             if not self._ahead:
                 self._draw([self._choose()])
             self._place()
+            self._poison()
             for side in self._sides if turn % 4 in (0, 3) else self._sides[::-1]:
                 side.events_ns.append(self._bell(side, GRAPH_SET))
                 took[side.name] = max(1.0, (side.events_ns[-1] - self._empty_ns) / self._calls)

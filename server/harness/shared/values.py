@@ -26,8 +26,13 @@ DEPTH_MAX: Final = 16
 NODES_MAX: Final = 4096
 DIMENSIONS_MAX: Final = 12
 ELEMENTS_MAX: Final = 1 << 48
-ON_HOST: Final = "verifierd_is_on_host"
-"""An attribute of tensors that are, or were, on the host."""
+ON_HOST: Final = "host"
+"""A mark of outputs that lie, or lay, on the host: where there is no GPU a tensor's device does not show it."""
+KEPT: Final = "kept"
+"""A mark of outputs in memory that a plan's model keeps from call to call."""
+MARKS: Final = (ON_HOST, KEPT)
+MARKED: Final = "verifierd_marks"
+"""The attribute of a tensor that has them."""
 TEXT_MAX: Final = 1024
 """Bytes of UTF-8 of a key, which stands in every message about the value below it."""
 
@@ -40,14 +45,14 @@ class ValueRefused(ValueError):
 class TensorNote:
     """Where a tensor lies: dtype, shape and stride in elements, offset in bytes into an arena (None: nowhere).
 
-    is_on_host: it is a copy of an output that lay on the host.
+    marks: of an output.
     """
 
     dtype: torch.dtype
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     offset: int | None = None
-    is_on_host: bool = False
+    marks: frozenset[str] = frozenset()
 
     @property
     def elements(self) -> int:
@@ -77,8 +82,7 @@ class TensorNote:
         }
         if self.offset is not None:
             note["offset"] = self.offset
-        if self.is_on_host:
-            note["host"] = True
+        note.update(dict.fromkeys(sorted(self.marks), True))
         return {"tensor": note}
 
     @staticmethod
@@ -105,23 +109,26 @@ class TensorNote:
         offset = node.get("offset")
         if offset is not None and (type(offset) is not int or not 0 <= offset < 1 << 48):
             raise ValueRefused(f"{where}: offset {offset!r:.40} is out of range")
-        host = node.get("host", False)
-        if type(host) is not bool:
-            raise ValueRefused(f"{where}: host {host!r:.40} is neither true nor false")
+        marks = frozenset(mark for mark in MARKS if node.get(mark) is True)
         # A stride of 0 lets few bytes be as many elements as one likes; torch raises where they cannot be counted.
         if math.prod(max(1, size) for size in shape) > ELEMENTS_MAX:
             raise ValueRefused(f"{where}: there are more than {ELEMENTS_MAX} elements")
-        return TensorNote(dtype, shape, stride, offset, host)
+        return TensorNote(dtype, shape, stride, offset, marks)
 
 
-def put_on_host(tensor: torch.Tensor) -> torch.Tensor:
-    """Have is_on_host() say so of this tensor, and of no copy: where there is no GPU its device does not."""
-    setattr(tensor, ON_HOST, True)
+def marked(tensor: torch.Tensor, marks: frozenset[str]) -> torch.Tensor:
+    """This tensor with the marks that it has and these; its copies and views have none."""
+    if marks:
+        setattr(tensor, MARKED, marks_of(tensor) | marks)
     return tensor
 
 
+def marks_of(tensor: torch.Tensor) -> frozenset[str]:
+    return getattr(tensor, MARKED, frozenset())
+
+
 def is_on_host(tensor: torch.Tensor) -> bool:
-    return bool(getattr(tensor, ON_HOST, False))
+    return ON_HOST in marks_of(tensor)
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
