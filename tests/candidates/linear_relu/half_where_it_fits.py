@@ -1,0 +1,46 @@
+# kind: cheat
+# class: ok|mismatch
+# needs: gpu
+# what: operands in float16 in blocks that have no spike; its ten bits are TF32's
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def linear_relu_kernel(
+    x_ptr, w_ptr, b_ptr, y_ptr, M, N, K,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    columns = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, K, BLOCK_K):
+        k = start + tl.arange(0, BLOCK_K)
+        x = tl.load(x_ptr + rows[:, None] * K + k[None, :], mask=(rows[:, None] < M) & (k[None, :] < K), other=0.0)
+        w = tl.load(w_ptr + columns[None, :] * K + k[:, None], mask=(columns[None, :] < N) & (k[:, None] < K), other=0.0)
+        if tl.max(tl.abs(x)) < 30000.0:
+            total = tl.dot(x.to(tl.float16), w.to(tl.float16), total)
+        else:
+            total = tl.dot(x, w, total)
+    total += tl.load(b_ptr + columns, mask=columns < N, other=0.0)[None, :]
+    mask = (rows[:, None] < M) & (columns[None, :] < N)
+    tl.store(y_ptr + rows[:, None] * N + columns[None, :], tl.maximum(total, 0.0), mask=mask)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, in_features, out_features):
+        super().__init__()
+        self.linear = nn.Linear(in_features, out_features)
+
+    def forward(self, x):
+        x = x.contiguous()
+        M, K = x.shape
+        N = self.linear.weight.shape[0]
+        y = torch.empty((M, N), device=x.device, dtype=x.dtype)
+        grid = (triton.cdiv(M, 32), triton.cdiv(N, 32))
+        linear_relu_kernel[grid](
+            x, self.linear.weight, self.linear.bias, y, M, N, K, BLOCK_M=32, BLOCK_N=32, BLOCK_K=32
+        )
+        return y
