@@ -108,6 +108,19 @@ def test_trying_alternatives_leaves_inputs_and_state_as_they_were() -> None:
     assert found.timed == -2.0
 
 
+def test_alternatives_find_nothing_in_memory_that_nobody_wrote() -> None:
+    """What another plan's answer was freed from may be what they get, and they could keep it in a parameter."""
+    seen: list[torch.Tensor] = []
+
+    def looks(x: torch.Tensor, y: torch.Tensor) -> None:
+        seen.append(y.clone())
+
+    (torch.ones(1 << 10) + 1).sum()  # is freed
+    found = model(trace(made(1, 1 << 10), tuned(0, 1), inputs=(leaf(0, 2),), output=leaf(1, 1 << 10)), looks, looks)
+    found.warm_up([torch.ones(2)])
+    assert len(seen) > gpu.TRIALS and all(bool(one.isnan().all()) for one in seen)
+
+
 def rank(x: torch.Tensor, order: torch.Tensor, most: torch.Tensor, count: torch.Tensor) -> None:
     order.copy_(x.argsort())
     count.fill_(most.item())

@@ -86,15 +86,16 @@ class Model(Replay):
     def warm_up(self, inputs: list[Any]) -> None:
         """Make the state, and find the fastest alternatives on copies of these inputs; a second call does nothing.
 
-        Memory that the state leaves unwritten is NaN, whatever an earlier plan had left there, or the alternatives.
+        Memory that is left unwritten is NaN meanwhile, whatever an earlier plan had left there. So it is afterwards in
+        the state, whatever the alternatives did.
         """
         with poisoned():
             self.prepare()
-        if self._has_choices and not self._chosen:
-            kept = [(memory, memory.clone()) for memory in self.memory()]
-            self(*values.changed(inputs, torch.clone))
-            for memory, before in kept:
-                memory.copy_(before)
+            if self._has_choices and not self._chosen:
+                kept = [(memory, memory.clone()) for memory in self.memory()]
+                self(*values.changed(inputs, torch.clone))
+                for memory, before in kept:
+                    memory.copy_(before)
 
     def call_guarded(self, *inputs: Any) -> Any:
         """The same with zones around each tensor (executor/guards.py), where the memory has room for copies.
