@@ -53,7 +53,14 @@ class Bench:
         self._tasks: dict[str, tuple[str, dict[str, Any]]] = {}
 
     def time(
-        self, source: str, *, task: str = TASK, others: list[int] | str = "", trials: int = 5, **changes: Any
+        self,
+        source: str,
+        *,
+        task: str = TASK,
+        others: list[int] | str = "",
+        trials: int = 5,
+        rules: str = "kernelbench",
+        **changes: Any,
     ) -> dict[str, Any]:
         """The report of the timing stage; what comes before it must have passed."""
         if task not in self._tasks:
@@ -61,13 +68,13 @@ class Bench:
             self._tasks[task] = child, self._rig.register(child, task)
         (self._directory / "protocol").write_text(json.dumps(changes))
         (self._directory / "others").write_text(json.dumps(others or []))
-        rules = policy(
-            "kernelbench",
+        given = policy(
+            rules,
             variations={"count": 1},
             timing={"warmup": 2, "trials": trials, "fixed": True, "events": True},
         )
         child, spec = self._tasks[task]
-        found = self._rig.judge(child, spec, task, source, stages=("tiny", "full", "timing"), rules=rules)
+        found = self._rig.judge(child, spec, task, source, stages=("tiny", "full", "timing"), rules=given)
         assert list(found)[-1] == "timing", found
         return found["timing"]
 
@@ -115,6 +122,35 @@ def test_a_short_call_is_made_many_times_for_a_bell(bench: Bench) -> None:
     detail = report["detail"]
     assert report["outcome"] == "pass" and detail["calls"] == 8 and detail["one_call"] is None
     assert detail["bells"] == detail["trials"] == 5
+
+
+IN_PLACE = TASK.replace("0.15", "0.02").replace("x * 2 + 1", "x.mul_(2) + 1")
+IN_PLACE_SHORT = IN_PLACE.replace("        time.sleep(0.02)\n", "")
+
+
+@pytest.mark.parametrize(
+    ("task", "rules"), [(IN_PLACE, "kernelbench"), (IN_PLACE, "strict"), (IN_PLACE_SHORT, "strict")]
+)
+def test_a_reference_may_change_its_inputs(bench: Bench, task: str, rules: str) -> None:
+    """Where it was called first the candidate was given what it had left, and an honest one was refused."""
+    report = bench.time(task.replace("Model(", "ModelNew("), task=task, rules=rules, single_ns=SHORT_NS)
+    assert report["outcome"] == "pass", report
+
+
+@pytest.mark.parametrize(
+    ("task", "late", "class_"),
+    [
+        (IN_PLACE, "return x * 2 + 1", "mismatch"),
+        (IN_PLACE_SHORT, "return x * 2 + 1", "mismatch"),
+        (TASK.replace("0.15", "0.02"), "y = x * 2 + 1; x[3, 5] = 0; return y", "mutated_input"),
+    ],
+)
+def test_what_timed_calls_leave_of_their_inputs_is_compared(bench: Bench, task: str, late: str, class_: str) -> None:
+    counts = "self.calls = getattr(self, 'calls', 0) + 1\n        if self.calls > 6:\n            "
+    begin = "        return x"
+    source = task.replace("Model(", "ModelNew(").replace(begin, f"        {counts}{late}\n{begin}")
+    report = bench.time(source, task=task, rules="strict", single_ns=SHORT_NS)
+    assert (report["outcome"], report["class"]) == ("fail", class_), report
 
 
 EARLY = """

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import torch
 from shared import native, values
+from shared.arena import align
 from shared.wire import DOORBELL_OK, DOORBELL_REPLY_MAX, Json
 
 from oracle import gpu_state, tolerance, variations
@@ -30,7 +31,7 @@ from oracle.gpu_state import GATHER, Gpu
 from oracle.judge import BUILD_LIMIT_MS, Job, Report, form_of
 from oracle.peer import SPIN_NS, NotTheCandidate, Peer, PeerFailed
 from oracle.reference import CALL_SEED, LIMIT_MS, Leaves, ReferenceBroken, overlap, place_tree, synchronize
-from oracle.timing import CALL_LIMIT_MS, TimedWrong, outcome_of
+from oracle.timing import CALL_LIMIT_MS, WORDS, TimedWrong, outcome_of
 
 EMPTY_SET: Final = 128
 """The first of the sets that are bound to empty calls, behind every real one."""
@@ -266,6 +267,7 @@ class Timer:
         self._baseline_ns: float | None = None
         self._single_ns = [0.0, 0.0]  # T of bells of one call
         self._trees: list[Any] = []
+        self._drawn: torch.Tensor | None = None  # a bell's inputs, where the reference's own arena has others after it
         self._seed: int | None = None
         self._random = secrets.SystemRandom()
         self._state_before: Json | None = None  # of the GPU, before the first block
@@ -294,7 +296,7 @@ class Timer:
                 raise ReferenceBroken(f"the reference failed while it was timed: {failure.error['text']}") from None
             return Report("timing", "fail", failure.class_, 0, 1, failure.error)
         except TimedWrong as wrong:
-            failed = ("mismatch", f"a timed call answered wrongly: {wrong}", None)
+            failed = (wrong.class_, f"a timed call answered wrongly: {wrong}", None)
         except BackgroundWork:
             failed = ("hack", "work went on on the GPU while no call was due", "background_work")
         except Disturbed as disturbed:
@@ -411,14 +413,18 @@ class Timer:
         """Copy these sets from the reference's arena into the candidate's; queued. For the reference, some aside."""
         ours, theirs = self._ours.peer.arena, self._theirs.peer.arena
         assert ours is not None and theirs is not None
-        size = self._job.reference.sizes.inputs
-        used = max((note.offset or 0) + note.span_bytes for note in values.notes(self._trees[0]) or [_NOTHING])
-        start = sets[0] * size
-        total = (len(sets) - 1) * size + used
+        start, total = self._span(sets)
         if side is self._theirs:
-            self._gpu.copy(theirs.pointer + start, ours.pointer + start, total)
+            drawn = ours.pointer + start if self._drawn is None else self._drawn.data_ptr()
+            self._gpu.copy(theirs.pointer + start, drawn, total)
         else:
             self._gpu.copy_aside(ours.pointer + start, total)
+
+    def _span(self, sets: range) -> tuple[int, int]:
+        """Where inputs of these sets begin in either arena, and how many bytes they take."""
+        size = self._job.reference.sizes.inputs
+        used = max((note.offset or 0) + note.span_bytes for note in values.notes(self._trees[0]) or [_NOTHING])
+        return sets[0] * size, (len(sets) - 1) * size + used
 
     def _choose_calls(self) -> None:
         """The number of calls in a bell, so that it is long compared with the clock's jitter; only the bell has it."""
@@ -489,7 +495,11 @@ class Timer:
         """The next, its inputs new in the reference's arena."""
         bell = self._next_bell()
         if self._protocol.draws_inputs:
-            self._write(self._sets_of(bell))
+            sets = self._sets_of(bell)
+            self._write(sets)
+            if self._job.reference.mutates_inputs and self._ours.peer.arena is not None:
+                start, total = self._span(sets)
+                self._drawn = self._ours.peer.arena.bytes[start : start + total].clone()
         return bell
 
     def _sets_of(self, bell: Bell) -> range:
@@ -728,6 +738,7 @@ class Timer:
             empty_ns = self._empty(leaf, sample, block)
         if self._protocol.compares:
             self._check(leaf, sample, got[id(self._theirs)], got[id(self._ours)])
+            self._check_inputs(self._sets_of(bell))
         return took[id(self._ours)], took[id(self._theirs)], empty_ns
 
     def _sample(self, calls: int) -> tuple[int, Sample]:
@@ -870,6 +881,23 @@ class Timer:
                 f"{tolerance.number(wanted[at])}, got {tolerance.number(got[at])}; {found.differing} of "
                 f"{len(sample.places)} sampled elements differ"
             )
+
+    def _check_inputs(self, sets: range) -> None:
+        """As after a checked call: both sides began with the same, and the candidate leaves what the reference does."""
+        job, ours, theirs = self._job, self._ours.peer.arena, self._theirs.peer.arena
+        assert ours is not None and theirs is not None
+        start, total = self._span(sets)
+        mine, right = (arena.bytes[start : start + align(total, 8)].view(torch.int64) for arena in (theirs, ours))
+        if job.policy.name == "kernelbench" or all(map(torch.equal, mine.split(WORDS), right.split(WORDS))):
+            return
+        errors, is_extreme = job.all_errors(), "spikes" in job.admitted
+        for set_ in sets:
+            for index, note in enumerate(values.notes(self._trees[set_])):
+                mine, right = theirs.view(note), ours.view(note)
+                limit = job.timing_limit_after(index, right, errors, is_extreme=is_extreme)
+                if not tolerance.compare(mine, right, limit).is_match(limit):
+                    class_ = "mismatch" if index in errors.changed else "mutated_input"
+                    raise TimedWrong(f"input {index} after call {set_ - sets[0]} is not what it should be", class_)
 
     # --- results ---
 
