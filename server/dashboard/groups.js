@@ -63,6 +63,7 @@ export function group(root, params, go, id) {
         { name: "Candidate", cell: (item) => el("a", { href: "#/submissions/" + item.id, text: "#" + item.group_index }) },
         { name: "Verdict", cell: badge }, { name: "Stages", cell: track, roomy: true }, { name: "Reward", number: true, cell: (item) => fixed(item.reward) },
         { name: "Speed-up", number: true, cell: (item) => speed(item.components && item.components.speedup) },
+        { name: "Right at other sizes", number: true, cell: (item) => (item.components && isNumber(item.components.generality) ? percent(item.components.generality, 1) : "–") },
         { name: "Why", wrap: true, cell: (item) => (item.feedback && item.feedback.text ? item.feedback.text.split("\n")[0].slice(0, 200) : "–") },
       ], order),
       section("Metadata", g.metadata && facts(Object.entries(g.metadata)))]);

@@ -8,6 +8,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from shared import operators
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"]
@@ -177,6 +178,13 @@ def test_the_page_of_verdicts_has_each_class_as_the_code_has_it() -> None:
     assert told["a cheat"] == [name for name, _, cheat, _, _ in rows if cheat == "true"]
     assert told["judged once"] == [name for name, _, _, retry, _ in rows if retry == "true"]
     assert told["not shared"] == [name for name, _, _, _, reuse in rows if reuse == "false"]
+
+
+def test_the_page_of_operators_has_each_of_the_table() -> None:
+    page = dict(re.findall(r"^\| (\w+) \| [^|]+ \| ((?:`\w+` ?)+) \|$", text_of("docs/operators.md"), re.M))
+    overloads = {name.split(".")[1] for name in operators.MOVEMENT_OVERLOADS if name.startswith("aten.")}
+    table = {"movement": operators.MOVEMENT | overloads, "library": operators.LIBRARY, "refused": operators.REFUSED}
+    assert {kind: set(re.findall(r"\w+", names)) for kind, names in page.items() if kind in table} == table
 
 
 def test_the_page_of_verdicts_has_each_field_of_the_contract() -> None:
