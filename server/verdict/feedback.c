@@ -367,8 +367,8 @@ static const char *const class_hints[CLASS_N] = {
     [CLASS_CRASH] =
         "Mask every load and store by the tensor's bounds: an access outside of it ends the process.",
     [CLASS_SHAPE] = "Return what the reference returns, in its order and with its shapes.",
-    [CLASS_DTYPE] =
-        "Return the reference's dtype; compute in float32 where it helps, and convert when storing.",
+    [CLASS_DTYPE] = "Return the reference's dtype, on its device; compute in float32 where it helps, and "
+                    "convert when storing.",
     [CLASS_NONFINITE] =
         "Write every element, and mask what is loaded: what no kernel wrote is NaN, as is what lies "
         "outside of a tensor. Guard divisions and exponentials: subtract the maximum before exp, keep "
