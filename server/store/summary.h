@@ -18,7 +18,7 @@ struct summary {
     double candidate_ms, reference_ms;                            /* medians; NAN likewise */
     double wait_ms;                                               /* in the queues of all stages */
     char gpu[SUMMARY_GPU_SIZE];                                   /* its name, or "" */
-    bool is_correct; /* its answers were compared, and right */
+    bool is_correct;                                              /* its answers were compared, and right */
     bool
         is_weakened; /* the policy allowed more than the one of its name: it counts only in the sum of failures */
     char message[SUMMARY_MESSAGE_SIZE]; /* its cause, without place and figures; "" for class ok */

@@ -56,7 +56,7 @@ def encode(tokenizer: Any, instruction: str, output: str) -> tuple[list[int], in
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
     try:
-        with path.open(encoding="utf-8") as file:  # a text may hold what splitlines() takes for an end of line, as U+2028
+        with path.open(encoding="utf-8") as file:  # splitlines() ends a line at U+2028, too
             lines = file.readlines()
     except OSError as error:
         raise TrainError(f"cannot read the data {path}: {error.strerror}") from error

@@ -497,5 +497,6 @@ def jitter(tensor: torch.Tensor, seed: int) -> None:
     """Each value moved to one of its two neighbours; zeros stay. Spikes all move up: a sum that holds one of each sign
     would stand still where their steps are opposite, and seem exact."""
     drawn = torch.rand(tensor.shape, generator=_generator(tensor, seed), device=tensor.device)
-    ends = torch.where((drawn < 0.5) & (tensor.abs() <= OUTLIER * _typical(tensor)), -torch.inf, torch.inf).to(tensor.dtype)
+    falls = (drawn < 0.5) & (tensor.abs() <= OUTLIER * _typical(tensor))
+    ends = torch.where(falls, -torch.inf, torch.inf).to(tensor.dtype)
     tensor.copy_(torch.where(tensor == 0, tensor, torch.nextafter(tensor, ends)))
