@@ -1313,15 +1313,21 @@ def _check_rounding(
     if result.class_ is None and tolerance.is_misrounded(got, allowed, wanted):
         kind = str(got.dtype).removeprefix("torch.")
         text = f"output {path}: many of its values are one step of {kind} beside the right ones: not rounded to nearest"
-        rounded = wanted.to(got.dtype)
-        differs = (got.view(torch.uint8) != rounded.view(torch.uint8)).reshape(-1)
-        found = Difference(got.numel(), int(differs.sum()), first=int(differs.int().argmax()))
-        result.mismatch = _first_mismatch(path, got, rounded, tolerance.Limit(0.0, 0.0), found, result.name)
+        result.mismatch = _first_other(path, got, wanted, result.name)
         result.fail("mismatch", text)
     if result.class_ is None and tolerance.is_rounded(got, allowed):
         kind = "bfloat16" if got.dtype is torch.float16 else "16 bits"
         text = f"output {path}: its values are of {kind} though its dtype is {got.dtype}: half precision inside"
+        result.mismatch = _first_other(path, got, wanted, result.name)
         result.fail("mismatch", text)
+
+
+def _first_other(path: str, got: torch.Tensor, wanted: torch.Tensor, case: str) -> Json:
+    """The first value that is not the right one, rounded to nearest."""
+    rounded = wanted.to(got.dtype)
+    differs = (got.double() != rounded.double()).reshape(-1)
+    found = Difference(got.numel(), int(differs.sum()), first=int(differs.int().argmax()))
+    return _first_mismatch(path, got, rounded, tolerance.Limit(0.0, 0.0), found, case)
 
 
 def _named(paths: list[str]) -> str:
