@@ -443,8 +443,49 @@ HOSTILE: list[tuple[str, Callable[[Any], object], str, str]] = [
         "traces[0].steps[0].args[1]",
         "kind of constant",
     ),
+    (
+        "a constant with a calculated number",
+        lambda found: changed(*STEPS, 0, _planned({"list": [{"sym": {"add": [{"item": 2}, 1]}}]}))(found),
+        "traces[0].steps[0].args[0].list[0]",
+        "Python knew",
+    ),
+    (
+        "a constant with a number of the device",
+        lambda found: changed(*STEPS, 0, _planned({"list": [{"sym": {"item": 2}}]}))(found),
+        "traces[0].steps[0].args[0].list[0]",
+        "Python knew",
+    ),
+    (
+        "a constant with a list in its list",
+        lambda found: changed(*STEPS, 0, _planned({"list": [{"list": [{"sym": {"item": 2}}]}]}))(found),
+        "traces[0].steps[0].args[0].list[0]",
+        "Python knew",
+    ),
+    (
+        "a constant of a number alone",
+        lambda found: changed(*STEPS, 0, _planned({"sym": {"item": 2}}))(found),
+        "traces[0].steps[0].args",
+        "list of numbers",
+    ),
+    (
+        "a constant of a calculated size",
+        lambda found: changed(*STEPS, 0, _planned({"list": [1]}, {"sym": {"item": 2}}))(found),
+        "traces[0].steps[0].args[1].list[0]",
+        "Python knew",
+    ),
+    (
+        "a constant that is told its numbers by name",
+        lambda found: changed(*STEPS, 0, _planned({"list": [1]}, data={"t": 2}))(found),
+        "traces[0].steps[0].kwargs.data",
+        "dtype",
+    ),
     ("an output that nothing made", changed("traces", 0, "output", leaf(77, 1)), "traces[0].output.t", "not defined"),
 ]
+
+
+def _planned(numbers: Any, size: Any = 1, **kwargs: Any) -> dict[str, Any]:
+    args = [numbers, {"list": [size]}]
+    return {"op": plan.CONSTANT, "args": args, "kwargs": kwargs, "out": {"list": [leaf(3, 4, 64)]}, "line": 1}
 
 
 def _deep_expression(depth: int) -> Any:
@@ -682,13 +723,20 @@ SIZES: dict[str, Any] = {"list": [4]}
         ("arange.start_out", [0, 9, {"sym": SUM}], False),
         ("linspace.default", [0, 1, 3], True),
         ("linspace.default", [{"sym": ITEM}, 1, 3], False),
+        ("linspace.default", [0, 1, {"sym": ITEM}], False),
+        ("linspace.default", [0, 1, {"steps": {"sym": SUM}}], False),
+        ("linspace.default", [{"start": {"sym": SUM}, "end": 1, "steps": 1}], False),
         ("linspace.Tensor_Tensor", [{"t": 0}, {"t": 0}, 3], False),
+        ("linspace.Tensor_Tensor", [{"start": {"t": 0}, "end": {"t": 0}, "steps": 3}], False),
+        ("full.default", [SIZES, {"fill_value": {"sym": SUM}}], False),
     ],
 )
 def test_a_number_of_the_device_may_be_written_and_nothing_calculated_with_it(
     op: str, args: list[Any], is_allowed: bool
 ) -> None:
     found = document()
-    step: dict[str, Any] = {"op": f"aten.{op}", "args": args, "kwargs": {}, "out": None, "line": 77}
+    named = args[-1] if isinstance(args[-1], dict) and args[-1].keys() & {"start", "steps", "fill_value"} else {}
+    given = [arg for arg in args if arg is not named]
+    step: dict[str, Any] = {"op": f"aten.{op}", "args": given, "kwargs": named, "out": None, "line": 77}
     found["traces"][0]["steps"].append(step)
     assert (operators.allowed(read(found), "movement") == []) is is_allowed

@@ -108,13 +108,13 @@ def _accumulates(call: Call) -> bool:
 def _calculates(call: Call) -> bool:
     """Whether what it fills with is calculated from numbers of the device, and not one that was read."""
     name = call.op.split(".")[1]
+    numbers = (*call.args, *(value for _, value in call.kwargs))
     if name == "linspace":
-        return any(isinstance(end, Ref | Sym) for end in call.args[:2])
+        return any(isinstance(number, Ref | Sym) for number in numbers)
     if call.op.startswith("aten.arange.start"):
         named = (value for key, value in call.kwargs if key in ("start", "step"))
         return any(isinstance(number, Sym) for number in (*call.args[:1], *call.args[2:], *named))
-    numbers = (*call.args, *(value for _, value in call.kwargs)) if name in FILLS else ()
-    return any(isinstance(number, Sym) and isinstance(number.expr, Operation) for number in numbers)
+    return name in FILLS and any(isinstance(number, Sym) and isinstance(number.expr, Operation) for number in numbers)
 
 
 def kind_of(call: Call) -> Kind:

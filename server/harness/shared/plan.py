@@ -818,6 +818,8 @@ class _TraceReader:
         op = _match(keys["op"], f"{field}.op", _OPERATOR, "an operator of torch with its overload")
         args = self._args(keys["args"], f"{field}.args", addresses=op == CONSTANT)
         kwargs = _names(keys["kwargs"], f"{field}.kwargs", self._arg)
+        if op == CONSTANT:
+            _constant_fits(args, kwargs, field)
         out = self._tree(keys["out"], f"{field}.out", define=True)
         return Call(op, args, kwargs, out, self._line(keys, field))
 
@@ -994,6 +996,22 @@ def _extent(shape: tuple[int | None, ...], stride: tuple[int | None, ...], items
 
 
 _INTEGERS: Final = re.compile(r"([iu])(1|8|16|32|64)", re.A)
+
+
+def _constant_fits(args: tuple[Arg, ...], kwargs: tuple[tuple[str, Arg], ...], field: str) -> None:
+    """Whether a plan.constant has nothing but what Python knew: a symbol among its numbers would be calculated."""
+    if len(args) != 2 or not all(isinstance(arg, List) for arg in args):
+        raise PlanError(f"{field}.args", "must be a list of numbers and a list of sizes")
+    for place, (arg, kinds) in enumerate(zip(args, (_NUMBERS, (int,)), strict=True)):
+        for index, item in enumerate(arg.items):  # type: ignore[union-attr]
+            if type(item) not in kinds:
+                raise PlanError(f"{field}.args[{place}].list[{index}]", "is not a number that Python knew")
+    for name, value in kwargs:
+        if not isinstance(value, {"dtype": TorchDtype, "device": Device}.get(name, ())):
+            raise PlanError(f"{field}.kwargs.{name:.40}", "is neither a dtype nor a device")
+
+
+_NUMBERS: Final = (bool, int, float, Address)
 
 
 def _fits(arg: Arg, kind: Type, path: Path, constants: dict[Path, Const], field: str) -> None:
