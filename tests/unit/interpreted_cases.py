@@ -180,6 +180,21 @@ SOURCE = textwrap.dedent("""\
         tl.store(y + 3 * R * C, tl.reduce(tl.load(x + tl.arange(0, C)), 0, larger))
 
     @triton.jit
+    def classes(x, y, B: tl.constexpr):
+        i = tl.arange(0, B)
+        v = tl.load(x + i)
+        if isinstance((v, v), tl.tuple) and hasattr((v, v), "type") and not isinstance(FACTOR, tl.constexpr):
+            tl.store(y + i, v)
+        if isinstance(v, tl.tensor) and isinstance(v.dtype, tl.dtype) and getattr(v, "name", 3) == 3:
+            tl.store(y + B + i, v)
+
+    @triton.jit
+    def counter(x):
+        for turn in range(1):
+            if isinstance(turn, tl.tensor):
+                tl.store(x, 1.0)
+
+    @triton.jit
     def wrong(x):
         v = tl.load(x)
         tl.static_assert(1 == 2, "one is not two")
@@ -358,6 +373,19 @@ def truth_values_of_blocks_are_joined_element_by_element() -> None:
     assert truths([1, -float("inf"), 2, 7], 3) == [101, 100, 101, 101]
     assert truths([1, 2, 3, 4], 4) == [111, 111, 111, 111]
     assert truths([1, 2, 3, 7], 4) == [101, 101, 101, 101]
+
+
+def classes_of_values_are_those_that_the_compiler_knows() -> None:
+    """A kernel could compute under the interpreter, and copy its input when it is compiled."""
+    functions = [Function("classes", line("classes"), (TL, ("FACTOR", Constexpr("x"))), (), False)]
+    launch = Launch(0, (1, 1, 1), (Ref(0), Ref(1), 4), 9)
+    signature = [("x", "*fp32"), ("y", "*fp32"), ("B", "constexpr")]
+    (_, got) = run(functions, signature, {2: 4}, [launch], [torch.ones(4), torch.zeros(8)])
+    assert got.tolist() == [1] * 8, got
+    functions = [Function("counter", line("counter"), (TL,), (), False)]
+    launch = Launch(0, (1, 1, 1), (Ref(0),), 9)
+    what = "isinstance() of a number is not available without a GPU"
+    fails(lambda: run(functions, [("x", "*fp32")], {}, [launch], [torch.zeros(1)]), LaunchFailed, what)
 
 
 def a_function_that_combines_gets_halves_of_a_block_in_their_order() -> None:

@@ -30,14 +30,13 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from executor import attention, bounds, combining, library, narrow, shapes
 from executor.guards import Guards
-from executor.meanings import FUNCTIONS, Meanings
+from executor.meanings import CLASSES, FUNCTIONS, Meanings
 from executor.replay import Replay, poisoned
 from executor.steps import After, Allows, Descriptor, StepError, tensors_of
 
 BUILTINS: Final = {
-    name: getattr(builtins, name)
-    for name in ("float", "getattr", "hasattr", "int", "isinstance", "len", "list", "max", "min", "print", "range")
-}
+    name: getattr(builtins, name) for name in ("float", "int", "len", "list", "max", "min", "print", "range")
+} | CLASSES
 CPU: Final = torch.device("cpu")
 
 

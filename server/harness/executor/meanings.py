@@ -2,6 +2,8 @@
 
 Of blocks, Python's `and`, `or` and `not` ask for one truth value; the code generator takes them element by element. And
 the interpreter hands a type or a number to an inner function as it is, where the code generator hands over a constexpr.
+Nor are the classes of values the same: a tuple is Triton's own for the code generator, and a number, such as a loop's,
+may be a tensor. A kernel that asks for a class or an attribute could be another one when it is compiled.
 """
 
 from __future__ import annotations
@@ -69,6 +71,37 @@ def _not(value: Any) -> Any:
 def _plain(value: Any) -> Any:
     return value if isinstance(value, tl.dtype | bool | int | float | str | None) else value.value
 
+
+class Unavailable(Exception):
+    """A thing that the interpreter lacks, in a sentence. The candidate may well be right."""
+
+
+_TUPLE: Final = tl.tuple([])
+
+
+def _as_compiled(value: Any, function: str) -> Any:
+    """What the code generator would ask about. Unavailable: a number, since that may be a constant or a tensor."""
+    while isinstance(value, tl.constexpr):
+        value = value.value
+    if isinstance(value, bool | int | float):
+        raise Unavailable(f"{function}() of a number is not available without a GPU")
+    return _TUPLE if isinstance(value, tuple | list) else value
+
+
+def _isinstance(value: Any, kinds: Any) -> bool:
+    return isinstance(_as_compiled(value, "isinstance"), kinds)
+
+
+def _hasattr(value: Any, name: str) -> bool:
+    return hasattr(_as_compiled(value, "hasattr"), name)
+
+
+def _getattr(value: Any, name: str, *default: Any) -> Any:
+    return getattr(_as_compiled(value, "getattr") if default else value, name, *default)
+
+
+CLASSES: Final = {"isinstance": _isinstance, "hasattr": _hasattr, "getattr": _getattr}
+"""Python's functions that tell one class of values from another."""
 
 FUNCTIONS: Final = {
     "__all": _joined("logical_and", False),
