@@ -180,6 +180,16 @@ SOURCE = textwrap.dedent("""\
         tl.store(y + 3 * R * C, tl.reduce(tl.load(x + tl.arange(0, C)), 0, larger))
 
     @triton.jit
+    def by_a_helper(a, b):
+        return larger(a, b)
+
+    @triton.jit
+    def greatest(x, y, at, B: tl.constexpr):
+        v = tl.load(x + tl.arange(0, B))
+        tl.store(y, tl.reduce(v, 0, by_a_helper))
+        tl.store(at, tl.argmax(v, 0, tie_break_left=False))
+
+    @triton.jit
     def classes(x, y, B: tl.constexpr):
         i = tl.arange(0, B)
         v = tl.load(x + i)
@@ -412,6 +422,19 @@ def a_function_that_combines_gets_halves_of_a_block_in_their_order() -> None:
     rows_of = scanned(x.t())[-1][:, None].expand_as(x)
     assert torch.allclose(got[:-1], torch.cat([t.reshape(-1) for t in (down, back, rows_of)]), rtol=1e-4, atol=1e-4)
     assert got[-1] == x[0].max()  # this one branches, and is asked for each element in the end
+
+
+def a_branch_inside_of_a_function_that_combines_is_asked_of_each_element() -> None:
+    functions = [
+        Function("larger", line("larger"), (), (), False),
+        Function("by_a_helper", line("by_a_helper"), (("larger", FunctionRef(0)),), (), False),
+        Function("greatest", line("greatest"), (TL, ("by_a_helper", FunctionRef(1))), (), False),
+    ]
+    signature = [("x", "*fp32"), ("y", "*fp32"), ("at", "*i32"), ("B", "constexpr")]
+    launch = Launch(0, (1, 1, 1), (Ref(0), Ref(1), Ref(2), 8), 9)
+    inputs = [torch.tensor([1.0, 5, 2, 8, 3, 7, 0, 4]), torch.zeros(1), torch.zeros(1, dtype=torch.int32)]
+    (_, most, at) = run(functions, signature, {3: 8}, [launch], inputs)
+    assert (most.item(), at.item()) == (8, 3)
 
 
 def products_of_bfloat16_are_summed_in_float32() -> None:

@@ -21,7 +21,7 @@ _LEAST: Final = 4
 """Elements below which nothing is gained."""
 
 
-class _IsBranch(Exception):
+class IsBranch(Exception):
     """The function asks a block for one truth value, which only its elements have."""
 
 
@@ -32,7 +32,7 @@ def _unbranched() -> Iterator[None]:
 
     def truth(self: Any) -> bool:
         if self.handle.data.size != 1:
-            raise _IsBranch
+            raise IsBranch
         return bool(self.handle.data.item())
 
     tl.tensor.__bool__ = truth
@@ -62,7 +62,7 @@ def _reduce(slow: Callable[..., Any]) -> Callable[..., Any]:
             with _unbranched():
                 while len(data[0]) > 1:  # a power of two, as every side of a block
                     data = _combined(self, kinds, [one[0::2] for one in data], [one[1::2] for one in data])
-        except _IsBranch:
+        except IsBranch:
             return slow(self, input)
         found = [one[0] for one in data]
         if self.keep_dims:
@@ -86,7 +86,7 @@ def _scan(slow: Callable[..., Any]) -> Callable[..., Any]:
                     new = _combined(self, kinds, [np.roll(one, step, 0) for one in data], data)
                     data = [np.concatenate([one[:step], n[step:]]) for one, n in zip(data, new, strict=True)]
                     step *= 2
-        except _IsBranch:
+        except IsBranch:
             return slow(self, input)
         return [self.to_tensor(np.moveaxis(one, 0, self.axis), kind) for one, kind in zip(data, kinds, strict=True)]
 

@@ -82,6 +82,8 @@ def _call_inner(function: Any, *args: Any, **given: Any) -> Any:
     """A function that a kernel calls. Triton's own replaces the language anew for each call, and leaves it so."""
     try:
         return function.rewrite()(*args, **given)
+    except combining.IsBranch:  # of what combines, which may be inside of another function
+        raise
     except Exception as error:
         raise interpreter.InterpreterError(repr(error)) from error
 
