@@ -6,6 +6,7 @@ Each function is a case: it raises where the interpreter does other than its nam
 from __future__ import annotations
 
 import json
+import math
 import sys
 import textwrap
 import traceback
@@ -145,6 +146,29 @@ SOURCE = textwrap.dedent("""\
     @triton.jit
     def least(dtype):
         return float("-inf") if dtype.value.is_floating() else 0
+
+    @triton.jit
+    def of_one(x, y, B: tl.constexpr):
+        i = tl.arange(0, B)
+        tl.store(y + i, op(tl.load(x + i)))
+
+    @triton.jit
+    def of_two(x, z, y, B: tl.constexpr):
+        i = tl.arange(0, B)
+        tl.store(y + i, op(tl.load(x + i), tl.load(z + i)))
+
+    @triton.jit
+    def by_methods(x, y, B: tl.constexpr):
+        i = tl.arange(0, B)
+        v = tl.load(x + i)
+        v = v.exp().log().exp2().log2().sqrt().sqrt_rn().rsqrt() + v.sin() + v.cos() + v.erf() + v.floor() + v.ceil()
+        tl.store(y + i, v)
+
+    @triton.jit
+    def dependent(x):
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
+        tl.store(x, tl.extra.cuda.num_warps() + tl.extra.cuda.num_threads())
 
     @triton.jit
     def truths(x, y, n, WHOLE: tl.constexpr, B: tl.constexpr):
@@ -364,6 +388,79 @@ def functions_of_libdevice_are_computed() -> None:
         functions, [("x", "*fp32"), ("y", "*fp32"), ("B", "constexpr")], {2: 4}, [launch], [x, torch.zeros(4)]
     )
     assert torch.equal(got, torch.round(x) + torch.tanh(torch.ones(4))), got
+
+
+I32, F32 = torch.int32, torch.float32
+NUMBERS = [0.0, 3.7, -2.5, float("inf"), float("nan"), 0.75, -6.0, 1e-3]
+BITS = [0, 1, -1, 12, -(2**31), 2**31 - 1, 40, 7]
+
+
+def by(name: str, *inputs: torch.Tensor, kind: torch.dtype) -> Any:
+    """What a function of libdevice makes of these."""
+    kernel = ["of_one", "of_two"][len(inputs) - 1]
+    names = (TL, ("op", ObjectRef(f"triton.language.extra.libdevice.{name}")))
+    types = {F32: "*fp32", I32: "*i32", torch.int64: "*i64"}
+    values = [*inputs, torch.zeros(8, dtype=kind)]
+    signature = [*((one, types[value.dtype]) for one, value in zip("xzy", values, strict=False)), ("B", "constexpr")]
+    if len(inputs) == 1:
+        signature[1] = ("y", types[kind])
+    launch = Launch(0, (1, 1, 1), (*map(Ref, range(len(values))), 8), 9)
+    functions = [Function(kernel, line(kernel), names, (), False)]
+    return run(functions, signature, {len(values): 8}, [launch], values)[-1].tolist()
+
+
+def functions_of_libdevice_upon_bits_are_exact() -> None:
+    bits, words = torch.tensor(BITS, dtype=I32), [value % 2**32 for value in BITS]
+    assert by("popc", bits, kind=I32) == [value.bit_count() for value in words]
+    assert by("clz", bits, kind=I32) == [32 - value.bit_length() for value in words]
+    assert by("ffs", bits, kind=I32) == [(value & -value).bit_length() for value in words]
+    turned = torch.tensor([int(f"{value:032b}"[::-1], 2) for value in words]).to(I32)
+    assert by("brev", bits, kind=I32) == turned.tolist()
+    assert by("mulhi", bits, bits, kind=I32) == [value * value >> 32 for value in BITS]
+    assert by("popc", bits.long() << 32, kind=I32) == [value.bit_count() for value in words]
+    numbers = torch.tensor(NUMBERS)
+    assert by("float_as_int", numbers, kind=I32) == numbers.view(I32).tolist()
+    assert by("int_as_float", numbers[:3].view(I32).repeat(3)[:8], kind=F32) == numbers[:3].repeat(3)[:8].tolist()
+    assert by("signbit", torch.tensor([-0.0, 1, -1, 0] * 2), kind=I32) == [1, 0, 1, 0] * 2
+    assert by("finitef", numbers, kind=I32) == [1, 1, 1, 0, 0, 1, 1, 1]
+
+
+def functions_of_libdevice_upon_floats_are_exact() -> None:
+    numbers = torch.tensor(NUMBERS)
+    assert by("saturatef", numbers, kind=F32) == [0, 1, 0, 1, 0, 0.75, 0, torch.tensor(1e-3).item()]
+    assert by("ilogb", numbers, kind=I32) == [-(2**31), 1, 1, 2**31 - 1, -(2**31), -1, 2, -10]
+    small = torch.tensor([0.0, 5.0, -7.5, 6.0, 3.0, -3.0, 9.0, 2.5])
+    others = torch.tensor([1.0, 3.0, 2.0, 4.0, 2.0, 2.0, -6.0, 1.0])
+    expected = [math.remainder(a, b) for a, b in zip(small.tolist(), others.tolist(), strict=True)]
+    assert by("remainder", small, others, kind=F32) == expected
+    powers = torch.arange(-4, 4, dtype=I32)
+    assert by("ldexp", small, powers, kind=F32) == torch.ldexp(small, powers).tolist()
+    assert by("llrint", small, kind=torch.int64) == [0, 5, -8, 6, 3, -3, 9, 2]
+    assert by("llround", small, kind=torch.int64) == [0, 5, -8, 6, 3, -3, 9, 3]
+    assert by("float2ll_rd", small, kind=torch.int64) == [0, 5, -8, 6, 3, -3, 9, 2]
+    assert by("mul_rn", small, others, kind=F32) == (small * others).tolist()
+    assert by("fast_powf", others.abs(), small, kind=F32) == others.abs().pow(small).tolist()
+
+
+def a_function_of_libdevice_that_torch_lacks_is_named() -> None:
+    small = torch.ones(8)
+    what = "libdevice.add_rz is not available without a GPU"
+    fails(lambda: by("add_rz", small, small, kind=F32), LaunchFailed, what)
+
+
+def methods_of_tensors_are_the_functions_of_the_language() -> None:
+    functions = [Function("by_methods", line("by_methods"), (TL,), (), False)]
+    x = torch.rand(8) + 0.5
+    launch = Launch(0, (1, 1, 1), (Ref(0), Ref(1), 8), 9)
+    signature = [("x", "*fp32"), ("y", "*fp32"), ("B", "constexpr")]
+    (_, got) = run(functions, signature, {2: 8}, [launch], [x, torch.zeros(8)])
+    assert torch.allclose(got, x.sqrt().sqrt().rsqrt() + x.sin() + x.cos() + x.erf() + x.floor() + x.ceil())
+
+
+def what_speaks_to_the_gpu_of_dependent_launches_does_nothing() -> None:
+    functions = [Function("dependent", line("dependent"), (TL,), (), False)]
+    (got,) = run(functions, [("x", "*fp32")], {}, [Launch(0, (1, 1, 1), (Ref(0),), 9)], [torch.zeros(1)])
+    assert got.item() == 4 + 128
 
 
 def truths(numbers: list[float], n: int) -> Any:

@@ -38,6 +38,8 @@ BUILTINS: Final = {
     name: getattr(builtins, name) for name in ("float", "int", "len", "list", "max", "min", "print", "range")
 } | CLASSES
 CPU: Final = torch.device("cpu")
+WARPS: Final = 4
+"""Of a launch that does not say."""
 
 
 class LaunchFailed(StepError):
@@ -213,6 +215,7 @@ class Model(Replay):
         values = [
             _argument(kind, value, made.__getitem__) for (_, kind), value in zip(kernel.signature, args, strict=True)
         ]
+        library.launches_with(next((int(value) for name, value in kernel.options if name == "num_warps"), WARPS))  # type: ignore[arg-type]
         tensors = [*self.live.values(), *tensors_of(args)]
         memory = bounds.Bounds(
             self.borrowed,
