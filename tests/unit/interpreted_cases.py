@@ -235,6 +235,15 @@ SOURCE = textwrap.dedent("""\
         tl.store(x, v)
 
     @triton.jit
+    def calls_wrong(x):
+        wrong(x)
+
+    @triton.jit
+    def assembles(x):
+        v = tl.load(x).to(tl.int32)
+        tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [v], dtype=tl.int32, is_pure=True, pack=1)
+
+    @triton.jit
     def reaching(x):
         tl.store(x, open("canary", "w"))
 """)
@@ -680,10 +689,28 @@ def what_is_read_outside_or_was_never_written_is_no_number() -> None:
     assert got.isnan().all(), got
 
 
-def a_kernel_that_raises_is_a_failed_launch_with_its_line() -> None:
-    wrong = [Function("wrong", line("wrong"), (TL,), (), False)]
-    launch = Launch(0, (1, 1, 1), (Ref(0),), 33)
-    fails(lambda: run(wrong, [("x", "*fp32")], {}, [launch], [torch.zeros(1)]), LaunchFailed, "line 33: kernel wrong")
+def failure(*names: str) -> str:
+    """Of a launch of the last function, which calls the one before it."""
+    functions: list[Function] = []
+    for name in names:
+        inner = [(one.name, FunctionRef(at)) for at, one in enumerate(functions)]
+        functions.append(Function(name, line(name), (TL, *inner), (), False))
+    try:
+        run(functions, [("x", "*fp32")], {}, [Launch(0, (1, 1, 1), (Ref(0),), 33)], [torch.zeros(1)])
+    except LaunchFailed as error:
+        return str(error)
+    return "nothing was raised"
+
+
+def a_kernel_that_raises_is_a_failed_launch_with_the_line_in_the_kernel() -> None:
+    at = line("wrong") + 2
+    assert failure("wrong") == f"line {at}: kernel wrong: AssertionError('one is not two')"
+    assert failure("wrong", "calls_wrong") == f"line {at}: kernel calls_wrong: AssertionError('one is not two')"
+
+
+def what_the_interpreter_lacks_is_told_as_that() -> None:
+    found = failure("assembles")
+    assert found.startswith(f"line {line('assembles') + 2}: kernel assembles: Triton's interpreter, which"), found
 
 
 def a_kernel_sees_no_function_of_pythons_that_the_compiler_does_not_know() -> None:

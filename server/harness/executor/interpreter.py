@@ -24,13 +24,14 @@ import triton
 import triton.language as tl
 from compiler.extract import Functions, Text, constant
 from shared import plan, wire
+from shared.loading import line_of_traceback
 from triton.runtime import interpreter
 from triton.runtime.jit import mangle_type
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from executor import attention, bounds, combining, library, narrow, shapes
 from executor.guards import Guards
-from executor.meanings import CLASSES, FUNCTIONS, Meanings
+from executor.meanings import CLASSES, FUNCTIONS, Meanings, Unavailable
 from executor.replay import Replay, poisoned
 from executor.steps import After, Allows, Descriptor, StepError, tensors_of
 
@@ -88,6 +89,25 @@ def _call_inner(function: Any, *args: Any, **given: Any) -> Any:
         raise
     except Exception as error:
         raise interpreter.InterpreterError(repr(error)) from error
+
+
+def _cause(error: BaseException) -> BaseException:
+    """What was raised first, by the innermost of the functions that call each other."""
+    while isinstance(error, interpreter.InterpreterError) and error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+LACKS: Final = ("InterpreterBuilder", "Did you forget to add @triton.jit", "interpreter mode", "Unsupported data type")
+"""In the texts of errors that say nothing about the kernel: Triton's interpreter has no such operation."""
+
+
+def _told(cause: BaseException) -> str:
+    if isinstance(cause, Unavailable):
+        return str(cause)
+    if isinstance(cause, NotImplementedError) or any(text in str(cause) for text in LACKS):
+        return f"Triton's interpreter, which runs it without a GPU, lacks an operation that it uses ({cause!r})"
+    return repr(cause)
 
 
 def _as_patched(operation: Any) -> Any:
@@ -229,7 +249,9 @@ class Model(Replay):
         except Exception as error:
             if memory.violation is not None:
                 raise OutOfBounds(step.line, f"kernel {function.__name__}: {memory.violation}") from error
-            raise LaunchFailed(step.line, f"kernel {function.__name__}: {error}") from error
+            cause = _cause(error)
+            line = line_of_traceback(wire.CANDIDATE_FILE, cause.__traceback__) or step.line
+            raise LaunchFailed(line, f"kernel {function.__name__}: {_told(cause)}") from error
 
     def _choose(self, step: plan.Choose, run: Callable[[int], None]) -> None:
         """The alternative with the fewest programs: the interpreter takes about as long for a small one as a large."""

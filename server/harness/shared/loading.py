@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, TracebackType
 from typing import Any, Final
 
 from shared.wire import CANDIDATE_FILE
@@ -46,3 +46,13 @@ def find_entry(module: ModuleType, entry: str) -> Any:
     if not callable(found):
         raise EntryMissing(f"the module has no class {entry!r}")
     return found
+
+
+def line_of_traceback(file: str, trace: TracebackType | None) -> int:
+    """The innermost line of a file that an exception passed; 0 where there is none."""
+    line = 0
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == file:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line

@@ -33,7 +33,7 @@ from tracer import stand_ins, state
 from tracer.kernels import Kernels
 from tracer.recorder import Entry, Recorder, Sink
 from tracer.renumber import merged, renumbered, without_unused
-from tracer.untraced import Raised, Untraced, line_of_traceback
+from tracer.untraced import Raised, Untraced
 
 CASES_MAX: Final = plan.TRACES_MAX
 AN_INPUT: Final = "an input"
@@ -140,17 +140,17 @@ def _raised_in(stage: str, file: str) -> Iterator[None]:
             yield
     except Endless as error:
         said = f"{PARTS[stage]} ran for over {TRACE_CPU_S} s while it was traced"
-        raise Raised("timeout", TimeoutError(said), line_of_traceback(file, error.__traceback__)) from error
+        raise Raised("timeout", TimeoutError(said), loading.line_of_traceback(file, error.__traceback__)) from error
     except Untraced as trouble:
         raise Untraced(trouble.reason, trouble.line) from trouble
     except GuardOnDataDependentSymNode as error:
-        line = line_of_traceback(file, error.__traceback__)
+        line = loading.line_of_traceback(file, error.__traceback__)
         raise Untraced("what runs next depends on a number that only the GPU knows", line) from error
     except BaseException as error:
         if _is_fake_limit(error):
             reason = f"{type(error).__name__}: {error}".split("\n")[0][:300]
-            raise Untraced(reason, line_of_traceback(file, error.__traceback__)) from error
-        raise Raised(stage, error, line_of_traceback(file, error.__traceback__)) from error
+            raise Untraced(reason, loading.line_of_traceback(file, error.__traceback__)) from error
+        raise Raised(stage, error, loading.line_of_traceback(file, error.__traceback__)) from error
 
 
 _FAKE_TEXTS: Final = (

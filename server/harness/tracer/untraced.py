@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from types import TracebackType
 
 
 class Untraced(BaseException):
@@ -39,13 +38,3 @@ def line_of(file: str, skip: int = 1) -> int:
             return frame.f_lineno
         frame = frame.f_back  # type: ignore[assignment]
     return 0
-
-
-def line_of_traceback(file: str, trace: TracebackType | None) -> int:
-    """The same of an exception that was raised."""
-    line = 0
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == file:
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return line
