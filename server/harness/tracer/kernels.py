@@ -16,6 +16,7 @@ from collections.abc import Callable
 from types import CodeType, ModuleType, SimpleNamespace
 from typing import Any, Final
 
+import numpy as np
 import torch
 import triton.language as tl
 from shared import plan
@@ -137,6 +138,10 @@ class Kernels:
             return tuple(self.constant(item) for item in value)
         if isinstance(value, JITFunction):
             return plan.FunctionRef(self.function(value))
+        if isinstance(value, np.bool_ | np.integer):
+            return bool(value) if isinstance(value, np.bool_) else int(value)
+        if isinstance(value, np.floating):
+            return float(value)
         raise NotData(f"of type {type(value).__name__}, which is not data")
 
     # --- kernels ---
