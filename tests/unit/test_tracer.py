@@ -186,6 +186,29 @@ return a.contiguous(), torch.broadcast_to(b, (2, 4, 4)), x.reshape(-1, 4).movedi
 """
 
 
+@pytest.mark.parametrize(
+    "around",
+    [
+        "with torch.profiler.record_function('copying'):",
+        "if not torch.cuda.is_current_stream_capturing():",
+        "with torch.accelerator.device_index(x.device.index):",
+        "with torch.cuda.device(torch.accelerator.current_device_index()):",
+    ],
+)
+def test_what_means_nothing_to_a_plan_is_left_out_of_it(around: str) -> None:
+    body = "y = torch.empty_like(x)\n{}\n    y.copy_(x)\nreturn y"
+    assert result(model(body.format(around))) == result(model(body.format("if True:")))
+
+
+@pytest.mark.parametrize("block", ["np.int64(64)", "np.float32(0.5)", "np.bool_(True)"])
+def test_a_number_of_numpys_is_a_constant(block: str) -> None:
+    more = "import numpy as np\n@triton.jit\ndef put(y, B: tl.constexpr):\n    tl.store(y, B)\n"
+    found = of(model(f"y = torch.empty_like(x)\nput[(1,)](y, {block})\nreturn y", more=more))
+    assert found.plan is not None, found.refusals
+    (kernel,) = plan.parse(found.plan).kernels
+    assert kernel.constants[0][1] in (64, 0.5, True)
+
+
 @pytest.mark.parametrize("mode", ["inference_mode", "no_grad"])
 def test_operators_are_taken_apart_in_any_mode(mode: str) -> None:
     """Under inference_mode() flatten and its like are one operator for a dispatch mode, and were refused."""

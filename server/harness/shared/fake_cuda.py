@@ -315,6 +315,7 @@ def install_torch_cuda(device: Device) -> None:
     answers: dict[str, Any] = {
         "is_available": constant(True),
         "is_initialized": constant(True),
+        "is_current_stream_capturing": constant(False),
         "is_bf16_supported": constant(capability >= (8, 0)),
         "is_tf32_supported": constant(capability >= (8, 0)),
         "device_count": constant(1),
@@ -348,6 +349,14 @@ def install_torch_cuda(device: Device) -> None:
         answers[name] = constant(None)
     for name, answer in answers.items():
         setattr(torch.cuda, name, answer)
+    accelerator: Any = torch.accelerator
+    accelerator.device_index = _Selected
+    accelerator.is_available = answers["is_available"]
+    accelerator.device_count = answers["device_count"]
+    accelerator.current_device_index = answers["current_device"]
+    accelerator.current_stream = answers["current_stream"]
+    for name in ("synchronize", "set_device_index", "set_stream", "empty_cache"):
+        setattr(accelerator, name, constant(None))
     nvtx: Any = torch.cuda.nvtx
     for name in ("range_push", "range_pop", "mark", "range_start", "range_end"):
         setattr(nvtx, name, constant(0))
