@@ -264,6 +264,7 @@ def run(
     steps: list[Step],
     inputs: list[torch.Tensor],
     lost: frozenset[int] = frozenset(),
+    turn: int = 0,
 ) -> Any:
     """The inputs after a call whose launches are all of the last function."""
     kernel = Kernel(
@@ -273,7 +274,8 @@ def run(
         leaf(at, *value.shape, dtype=str(value.dtype).removeprefix("torch.")) for at, value in enumerate(inputs)
     )
     trace = Trace("own", tree, (), (), (), tuple(steps), tree)
-    model = Model(trace, Functions(Source(SOURCE.encode()), functions), [kernel] * 3, allows=lambda _: True, lost=lost)
+    texts = Functions(Source(SOURCE.encode()), functions)
+    model = Model(trace, texts, [kernel] * 3, allows=lambda _: True, lost=lost, turn=turn)
     model.construct(0)
     return model.call(tuple(inputs))
 
@@ -607,6 +609,23 @@ def the_configuration_that_compiles_and_has_the_fewest_programs_is_run_with_its_
     choose = Choose((alternative(0, 1.0), alternative(1, 3.0, programs=2), alternative(2, 2.0)), 9)
     (got,) = run(closure(1.0), OUTER, {2: 4, 3: 4}, [choose], [torch.zeros(4)], lost=frozenset({0}))
     assert got.tolist() == [8] * 4, got
+
+
+def small_cases_run_the_configurations_in_turn_and_none_that_fails() -> None:
+    """Of two configurations the second, which covers half of a row, was never run."""
+
+    def chosen(turn: int, blocks: tuple[int, ...], size: int = 4) -> Any:
+        launches = [Launch(0, (at + 1, 1, 1), (Ref(0), block, 4, 4), 9) for at, block in enumerate(blocks)]
+        choose = Choose(tuple(Alternative("", (one,)) for one in launches), 9)
+        (got,) = run(closure(1.0), OUTER, {2: 4, 3: 4}, [choose], [torch.zeros(size)], turn=turn)
+        return got[:4].tolist()
+
+    assert [chosen(turn, (4, 2)) for turn in range(3)] == [[4] * 4, [4, 4, 0, 0], [4] * 4]
+    assert chosen(1, (4, 2), size=1 << 17) == [4] * 4
+    failing = Alternative("", (Launch(0, (2, 1, 1), (Ref(0), None, 4, 4), 9),))
+    choose = Choose((failing, Alternative("", (Launch(0, (1, 1, 1), (Ref(0), 4, 4, 4), 9),))), 9)
+    (got,) = run(closure(1.0), OUTER, {2: 4, 3: 4}, [choose], [torch.zeros(4)], turn=1)
+    assert got.tolist() == [4] * 4
 
 
 def fails(action: Callable[[], Any], kind: type[Exception], what: str) -> None:

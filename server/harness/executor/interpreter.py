@@ -39,6 +39,9 @@ BUILTINS: Final = {
     name: getattr(builtins, name) for name in ("float", "int", "len", "list", "max", "min", "print", "range")
 } | CLASSES
 CPU: Final = torch.device("cpu")
+SMALL_ELEMENTS: Final = 1 << 16
+SMALL_PROGRAMS: Final = 256
+"""Of the tensors and a launch of a case that is cheap with any configuration."""
 WARPS: Final = 4
 """Of a launch that does not say."""
 
@@ -161,6 +164,7 @@ class Model(Replay):
     functions        of the same plan, from the source
     lost             kernels that do not compile: of an autotuned launch no alternative with one is run
     allows           the operators that a call may have; state may have any
+    turn             which alternative of an autotuned launch a small case runs: from 0, modulo their number
     Raises StepError for an operator that there is not or that is not allowed.
     """
 
@@ -172,6 +176,7 @@ class Model(Replay):
         *,
         allows: Allows,
         lost: frozenset[int] = frozenset(),
+        turn: int = 0,
     ) -> None:
         super().__init__(trace, CPU, self._launch, self._choose, allows=allows, prepares=lambda _call: True)
         narrow.install()
@@ -182,7 +187,7 @@ class Model(Replay):
         shapes.install()
         inner: Any = interpreter.InterpretedFunction
         inner.__call__ = _call_inner
-        self._functions, self._kernels, self._lost = functions, kernels, lost
+        self._functions, self._kernels, self._lost, self._turn = functions, kernels, lost, turn
         self._linked: dict[int, dict[int, Any]] = {}
         self._waits: dict[int, bool] = {}
         self._is_silent = False
@@ -254,9 +259,23 @@ class Model(Replay):
             raise LaunchFailed(line, f"kernel {function.__name__}: {_told(cause)}") from error
 
     def _choose(self, step: plan.Choose, run: Callable[[int], None]) -> None:
-        """The alternative with the fewest programs: the interpreter takes about as long for a small one as a large."""
+        """The alternative with the fewest programs: the interpreter takes about as long for a small one as a large.
+
+        Small cases run the others in turn. One that fails may be one that is never chosen on a GPU, since it does not
+        compile there.
+        """
         launches = [[one for one in plan.walk(way.steps) if isinstance(one, plan.Launch)] for way in step.alternatives]
+        programs = [sum(map(_programs, way)) for way in launches]
         left = [index for index, way in enumerate(launches) if not {one.kernel for one in way} & self._lost]
         if not left:
             raise StepError(step.line, "no configuration of the kernel compiles")
-        run(min(left, key=lambda index: sum(map(_programs, launches[index]))))
+        first, *others = sorted(left, key=programs.__getitem__)
+        is_small = sum(tensor.numel() for tensor in self.live.values()) <= SMALL_ELEMENTS
+        ways = [first, *(index for index in others if is_small and programs[index] <= SMALL_PROGRAMS)]
+        way = ways[self._turn % len(ways)]
+        try:
+            run(way)
+        except LaunchFailed:
+            if way == first:
+                raise
+            run(first)

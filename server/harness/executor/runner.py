@@ -111,4 +111,5 @@ class Runner:
         if self._functions is None:
             self._functions = extract.Functions(extract.Source(self._source), self._plan.functions)
         lost = self._plan.judged_kernels() - self._images.keys()  # others need no image here, and have none
-        return interpreter.Model(trace, self._functions, self._plan.kernels, allows=allows, lost=lost)
+        turn = self._plan.traces.index(trace)
+        return interpreter.Model(trace, self._functions, self._plan.kernels, allows=allows, lost=lost, turn=turn)
