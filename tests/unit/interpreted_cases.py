@@ -165,6 +165,12 @@ SOURCE = textwrap.dedent("""\
         tl.store(y + i, v)
 
     @triton.jit
+    def joined(x, y, B: tl.constexpr):
+        i = tl.arange(0, B)
+        v = tl.load(x + i)
+        tl.store(y + tl.arange(0, 2 * B), tl.cat(v, v + B, can_reorder=True))
+
+    @triton.jit
     def dependent(x):
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
@@ -466,6 +472,14 @@ def methods_of_tensors_are_the_functions_of_the_language() -> None:
     signature = [("x", "*fp32"), ("y", "*fp32"), ("B", "constexpr")]
     (_, got) = run(functions, signature, {2: 8}, [launch], [x, torch.zeros(8)])
     assert torch.allclose(got, x.sqrt().sqrt().rsqrt() + x.sin() + x.cos() + x.erf() + x.floor() + x.ceil())
+
+
+def what_may_be_reordered_is() -> None:
+    functions = [Function("joined", line("joined"), (TL,), (), False)]
+    launch = Launch(0, (1, 1, 1), (Ref(0), Ref(1), 4), 9)
+    signature = [("x", "*fp32"), ("y", "*fp32"), ("B", "constexpr")]
+    (_, got) = run(functions, signature, {2: 4}, [launch], [torch.arange(4.0), torch.zeros(8)])
+    assert got.tolist() != list(range(8)) and sorted(got.tolist()) == list(range(8))
 
 
 def what_speaks_to_the_gpu_of_dependent_launches_does_nothing() -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final
 
+import numpy as np
 import torch
 import triton.language as tl
 from shared.movement import words
@@ -258,6 +259,11 @@ _DEVICE: Final[dict[str, Callable[..., Any]]] = {
 that it is interpreted, and be another one."""
 
 
+def _cat(_self: Any, left: Any, right: Any) -> Any:
+    """tl.cat() promises no order, and on a GPU each thread has its elements of both in a row."""
+    return interpreter.TensorHandle(np.stack([left.data, right.data], -1).reshape(-1), left.dtype.scalar)
+
+
 def install() -> None:
     """Once for a process, before a kernel is interpreted."""
     known = {**{name: getattr(torch, name) for name in _SAME}, **_OTHERS}
@@ -272,3 +278,5 @@ def install() -> None:
             setattr(module, name, made)
     for name in METHODS:
         setattr(tl.tensor, name, _method(name))
+    builder: Any = interpreter.InterpreterBuilder
+    builder.create_cat = _cat
