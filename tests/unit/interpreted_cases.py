@@ -229,6 +229,22 @@ SOURCE = textwrap.dedent("""\
             tl.store(y + B + i, v)
 
     @triton.jit
+    def identities(x):
+        if NOTHING is None and v_is_none(tl.load(x)) and x.dtype.element_ty is tl.float32:
+            tl.store(x, 1.0)
+        if x.dtype.element_ty is not tl.float32 or FACTOR is None:
+            tl.store(x, 2.0)
+
+    @triton.jit
+    def v_is_none(v):
+        return v is not None
+
+    @triton.jit
+    def identity_of_a_number(x):
+        if FACTOR is 2:
+            tl.store(x, 1.0)
+
+    @triton.jit
     def counter(x):
         for turn in range(1):
             if isinstance(turn, tl.tensor):
@@ -517,6 +533,22 @@ def classes_of_values_are_those_that_the_compiler_knows() -> None:
     functions = [Function("counter", line("counter"), (TL,), (), False)]
     launch = Launch(0, (1, 1, 1), (Ref(0),), 9)
     what = "isinstance() of a number is not available without a GPU"
+    fails(lambda: run(functions, [("x", "*fp32")], {}, [launch], [torch.zeros(1)]), LaunchFailed, what)
+
+
+def what_is_the_same_is_so_for_the_compiler() -> None:
+    """Of a constexpr that the text reads as a global, `is None` was false."""
+    factor = ("FACTOR", Constexpr(2))
+    names = (TL, factor, ("NOTHING", Constexpr(None)), ("v_is_none", FunctionRef(0)))
+    functions = [
+        Function("v_is_none", line("v_is_none"), (), (), False),
+        Function("identities", line("identities"), names, (), False),
+    ]
+    launch = Launch(0, (1, 1, 1), (Ref(0),), 9)
+    (got,) = run(functions, [("x", "*fp32")], {}, [launch], [torch.zeros(1)])
+    assert got.item() == 1
+    functions = [Function("identity_of_a_number", line("identity_of_a_number"), (TL, factor), (), False)]
+    what = "`is` of a number is not available without a GPU"
     fails(lambda: run(functions, [("x", "*fp32")], {}, [launch], [torch.zeros(1)]), LaunchFailed, what)
 
 

@@ -31,6 +31,12 @@ class Meanings(interpreter.ASTTransformer):
         self.generic_visit(node)
         return _call(node, "__not", node.operand) if isinstance(node.op, ast.Not) else node
 
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        self.generic_visit(node)
+        if len(node.ops) > 1 or not isinstance(node.ops[0], ast.Is | ast.IsNot):
+            return node
+        return _call(node, "__is" if isinstance(node.ops[0], ast.Is) else "__is_not", node.left, *node.comparators)
+
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         self.generic_visit(node)
         is_read = node.attr == "value" and isinstance(node.ctx, ast.Load)
@@ -79,25 +85,35 @@ class Unavailable(Exception):
 _TUPLE: Final = tl.tuple([])
 
 
-def _as_compiled(value: Any, function: str) -> Any:
+def _unwrapped(value: Any) -> Any:
+    return value.value if isinstance(value, tl.constexpr) else value
+
+
+def _as_compiled(value: Any, what: str) -> Any:
     """What the code generator would ask about. Unavailable: a number, since that may be a constant or a tensor."""
-    while isinstance(value, tl.constexpr):
-        value = value.value
+    value = _unwrapped(value)
     if isinstance(value, bool | int | float):
-        raise Unavailable(f"{function}() of a number is not available without a GPU")
+        raise Unavailable(f"{what} of a number is not available without a GPU")
     return _TUPLE if isinstance(value, tuple | list) else value
 
 
 def _isinstance(value: Any, kinds: Any) -> bool:
-    return isinstance(_as_compiled(value, "isinstance"), kinds)
+    return isinstance(_as_compiled(value, "isinstance()"), kinds)
 
 
 def _hasattr(value: Any, name: str) -> bool:
-    return hasattr(_as_compiled(value, "hasattr"), name)
+    return hasattr(_as_compiled(value, "hasattr()"), name)
 
 
 def _getattr(value: Any, name: str, *default: Any) -> Any:
-    return getattr(_as_compiled(value, "getattr") if default else value, name, *default)
+    return getattr(_as_compiled(value, "getattr()") if default else value, name, *default)
+
+
+def _is(left: Any, right: Any) -> bool:
+    """Nothing that may be a number or a tensor is None."""
+    if left is None or right is None:
+        return _unwrapped(left) is _unwrapped(right)
+    return _as_compiled(left, "`is`") is _as_compiled(right, "`is`")
 
 
 CLASSES: Final = {"isinstance": _isinstance, "hasattr": _hasattr, "getattr": _getattr}
@@ -106,6 +122,8 @@ CLASSES: Final = {"isinstance": _isinstance, "hasattr": _hasattr, "getattr": _ge
 FUNCTIONS: Final = {
     "__all": _joined("logical_and", False),
     "__any": _joined("logical_or", True),
+    "__is": _is,
+    "__is_not": lambda left, right: not _is(left, right),
     "__not": _not,
     "__plain": _plain,
 }
