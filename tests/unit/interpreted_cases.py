@@ -261,6 +261,10 @@ SOURCE = textwrap.dedent("""\
         wrong(x)
 
     @triton.jit
+    def sums_wrongly(x):
+        tl.sum(tl.load(x), axis=3)
+
+    @triton.jit
     def assembles(x):
         v = tl.load(x).to(tl.int32)
         tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [v], dtype=tl.int32, is_pure=True, pack=1)
@@ -771,6 +775,8 @@ def a_kernel_that_raises_is_a_failed_launch_with_the_line_in_the_kernel() -> Non
     at = line("wrong") + 2
     assert failure("wrong") == f"line {at}: kernel wrong: AssertionError('one is not two')"
     assert failure("wrong", "calls_wrong") == f"line {at}: kernel calls_wrong: AssertionError('one is not two')"
+    found = failure("sums_wrongly")  # in a function of Triton's, which the line calls
+    assert found.startswith(f"line {line('sums_wrongly') + 1}: kernel sums_wrongly: "), found
 
 
 def what_the_interpreter_lacks_is_told_as_that() -> None:

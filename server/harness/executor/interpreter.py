@@ -14,7 +14,7 @@ import copy
 import ctypes
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import CodeType, FunctionType
 from typing import Any, Final
 
@@ -94,11 +94,13 @@ def _call_inner(function: Any, *args: Any, **given: Any) -> Any:
         raise interpreter.InterpreterError(repr(error)) from error
 
 
-def _cause(error: BaseException) -> BaseException:
-    """What was raised first, by the innermost of the functions that call each other."""
-    while isinstance(error, interpreter.InterpreterError) and error.__cause__ is not None:
-        error = error.__cause__
-    return error
+def _causes(error: BaseException | None) -> Iterator[tuple[int, BaseException]]:
+    """Of functions that call each other: the innermost line of the source so far, and what was raised there."""
+    line = 0
+    while error is not None:
+        line = line_of_traceback(wire.CANDIDATE_FILE, error.__traceback__) or line
+        yield line, error
+        error = error.__cause__ if isinstance(error, interpreter.InterpreterError) else None
 
 
 LACKS: Final = ("InterpreterBuilder", "Did you forget to add @triton.jit", "interpreter mode", "Unsupported data type")
@@ -254,9 +256,8 @@ class Model(Replay):
         except Exception as error:
             if memory.violation is not None:
                 raise OutOfBounds(step.line, f"kernel {function.__name__}: {memory.violation}") from error
-            cause = _cause(error)
-            line = line_of_traceback(wire.CANDIDATE_FILE, cause.__traceback__) or step.line
-            raise LaunchFailed(line, f"kernel {function.__name__}: {_told(cause)}") from error
+            *_, (line, cause) = _causes(error)
+            raise LaunchFailed(line or step.line, f"kernel {function.__name__}: {_told(cause)}") from error
 
     def _choose(self, step: plan.Choose, run: Callable[[int], None]) -> None:
         """The alternative with the fewest programs: the interpreter takes about as long for a small one as a large.
