@@ -265,6 +265,11 @@ SOURCE = textwrap.dedent("""\
         tl.sum(tl.load(x), axis=3)
 
     @triton.jit
+    def scales(x):
+        v = tl.zeros((32, 32), tl.float8e5)
+        tl.dot_scaled(v, None, "e5m2", v, None, "e5m2")
+
+    @triton.jit
     def assembles(x):
         v = tl.load(x).to(tl.int32)
         tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [v], dtype=tl.int32, is_pure=True, pack=1)
@@ -780,6 +785,8 @@ def a_kernel_that_raises_is_a_failed_launch_with_the_line_in_the_kernel() -> Non
 
 
 def what_the_interpreter_lacks_is_told_as_that() -> None:
+    missing = "kernel scales: tl.dot_scaled is not available without a GPU"
+    assert failure("scales") == f"line {line('scales') + 2}: {missing}"
     found = failure("assembles")
     assert found.startswith(f"line {line('assembles') + 2}: kernel assembles: Triton's interpreter, which"), found
 

@@ -280,3 +280,5 @@ def install() -> None:
         setattr(tl.tensor, name, _method(name))
     builder: Any = interpreter.InterpreterBuilder
     builder.create_cat = _cat
+    for owner in (tl, tl.core):
+        owner.dot_scaled = _unavailable("tl.dot_scaled")
