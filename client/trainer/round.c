@@ -187,10 +187,21 @@ allow_move(struct round *r, json_t *record)
     json_object_set(mine, "endpoint", json_object_get(theirs, "endpoint"));
 }
 
+/* A journal that was begun before a policy's file was kept by what it says has the file's name. */
+static void
+allow_name(struct round *r, json_t *record)
+{
+    const char *was = json_string_value(json_object_get(record, "policy"));
+
+    if (was && r->options->policy && strcmp(was, r->options->policy) == 0)
+        json_object_set(r->header, "policy", json_object_get(record, "policy"));
+}
+
 static void
 check_header(struct round *r, json_t *record)
 {
     allow_move(r, record);
+    allow_name(r, record);
     const char *key = difference(r->header, record);
     const char *part = key ? difference(json_object_get(r->header, key), json_object_get(record, key)) : NULL;
     if (key && strcmp(key, "prompt") == 0)

@@ -512,8 +512,10 @@ wake_streams_of(struct http *h, const char *group)
 
     DL_FOREACH(h->streams, s)
     {
-        if (strcmp(group, s->exchange->id) == 0)
-            wake(s);
+        if (strcmp(group, s->exchange->id) != 0)
+            continue;
+        s->must_ask = true;
+        wake(s);
     }
 }
 
@@ -525,6 +527,11 @@ streams_event_cb(void *arg, const struct funnel_event *event)
                                              [FUNNEL_EVENT_STAGE] = EVENT_STATE,
                                              [FUNNEL_EVENT_VERDICT] = EVENT_VERDICT,
                                              [FUNNEL_EVENT_GROUP] = EVENT_GROUP };
+
+    if (event->kind == FUNNEL_EVENT_PART) {
+        wake_streams_of(h, event->group);
+        return;
+    }
     struct event out = { .kind = kinds[event->kind],
                          .client = event->client ? strdup(event->client) : NULL,
                          .stage = event->stage,
@@ -534,11 +541,6 @@ streams_event_cb(void *arg, const struct funnel_event *event)
     uint64_t end = events_end(h->events);
     struct stream *s;
 
-    if (event->kind == FUNNEL_EVENT_PART) {
-        wake_streams_of(h, event->group);
-        free(out.client);
-        return;
-    }
     snprintf(out.submission, sizeof(out.submission), "%s", event->submission ? event->submission : "");
     snprintf(out.group, sizeof(out.group), "%s", event->group);
     bool is_kept = !event->client || out.client;

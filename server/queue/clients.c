@@ -143,7 +143,8 @@ clients_admit(struct clients *cs, const char *name, size_t n, int *retry_s)
     if (!c)
         return QUOTA_OK;
     int64_t here = c->submissions + c->registrations + c->coming - c->usage.running;
-    c->usage.waiting = here > c->noted ? here : c->noted;
+    int64_t all = c->noted + c->coming; /* the store has none of the latter yet */
+    c->usage.waiting = here > all ? here : all;
     enum quota_limit limit =
         quota_admit(clients_quota(cs, name), &c->usage, n, clock_monotonic_ns(), clock_wall_ms(), retry_s);
     c->noted = c->usage.recent = 0;

@@ -2,7 +2,8 @@
 
 A copy is a snapshot in three parts, each finished before the next: data, manifests, `latest`. So a remote never has a
 manifest without its data, and an interrupted copy is not a checkpoint. Nothing on the remote is ever deleted. Each part
-is compared with the remote afterwards. One copy of a working directory at a time: the next waits.
+is compared with the remote afterwards; without a command for that, data and manifests are fetched back before `latest`
+goes. One copy of a working directory at a time: the next waits.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ def member(document: object, key: str) -> object:
 
 def is_refused(error: VerifierdError) -> bool:
     """It is this request that verifierd does not take."""
-    return isinstance(error, Refused) and status_of(error) == 6
+    return isinstance(error, Refused) and error.status < 500 and status_of(error) == 6
 
 
 def status_of(error: VerifierdError) -> int:

@@ -235,12 +235,12 @@ class Client:
         A stream that is interrupted, or whose daemon stops, is continued after the last event. Unavailable if that
         takes longer than wait_s.
         """
-        if submission and group:
-            raise ValueError("give a submission or a group, not both")
         return self.events_within(Ticket(), submission, group, view)
 
     def events_within(self, ticket: Ticket, submission: str | None, group: str | None, view: str) -> Iterator[Event]:
         """The same, until the ticket is dropped."""
+        if submission and group:
+            raise ValueError("give a submission or a group, not both")
         of = f"/submissions/{quote(submission)}" if submission else f"/groups/{quote(group)}" if group else ""
         path, last = f"/v1{of}/events?view={quote(view)}", ""
         while not ticket.is_dropped:
@@ -427,7 +427,7 @@ def _plain(value: object) -> object:
     """Of a trainer's configuration, whose mappings and lists may be none of Python's own."""
     if isinstance(value, Mapping):
         return dict(value)
-    if isinstance(value, Sequence):
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
         return list(value)
     raise TypeError(f"{value!r:.80} cannot be sent as JSON")
 
