@@ -12,6 +12,7 @@ import contextlib
 import importlib
 import json
 import os
+import pwd
 import select
 import shutil
 import signal
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -110,8 +112,17 @@ class Child:
 
 
 class Zygote:
-    def __init__(self, channel: wire.Channel, kind: str, device: str, plan: native.SandboxPlan, base: Path) -> None:
+    def __init__(
+        self,
+        channel: wire.Channel,
+        kind: str,
+        device: str,
+        plan: native.SandboxPlan,
+        base: Path,
+        private: tuple[Path, ...] = (),
+    ) -> None:
         self._channel = channel
+        self._private = private
         self._kind = kind
         self._roles = ROLES[kind]
         self._device = device
@@ -195,7 +206,7 @@ class Zygote:
             if request.cgroup is not None:
                 (request.cgroup / "cgroup.procs").write_text("0")
             settings = replace(
-                sandbox_settings(request.scratch, request.uid, self._base, self._device),
+                sandbox_settings(request.scratch, request.uid, self._base, self._device, self._private),
                 may_connect=request.role == "sanitize",
                 memory_bytes=request.memory_bytes,
                 file_bytes=request.file_bytes,
@@ -388,20 +399,51 @@ def run_role(role: str, channel: wire.Channel, scratch: Path, device: str) -> No
     importlib.import_module(module).main(channel, *arguments)
 
 
-def sandbox_settings(scratch: Path, uid: int | None, base: Path, device: str) -> native.SandboxSettings:
+def sandbox_settings(
+    scratch: Path, uid: int | None, base: Path, device: str, private: tuple[Path, ...] = ()
+) -> native.SandboxSettings:
     """The settings of every child; with GPUs, if it computes on one.
 
     Homes and other directories that its uid may not pass are hidden, but for what it needs: what Python imports, and
-    the root of all scratch directories, where compile caches lie.
+    the root of all scratch directories, where compile caches lie. Where it has no uid of its own, it may pass all that
+    the daemon's user may: then the user's home is hidden, and so are the private directories.
     """
     has_gpus = device != "cpu"
-    if uid is None:
-        return native.SandboxSettings(scratch=scratch, has_gpus=has_gpus)
     needed = (*import_directories(base), scratch.parent)
     hidden = native.closed_ancestors(needed)
-    return native.SandboxSettings(
-        scratch=scratch, uid=uid, has_gpus=has_gpus, hidden=hidden, shown=needed, processes=PROCESSES
+    if uid is not None:
+        return native.SandboxSettings(
+            scratch=scratch, uid=uid, has_gpus=has_gpus, hidden=hidden, shown=needed, processes=PROCESSES
+        )
+    home = home_directory()
+    needed = (*needed, *tool_directories(home))
+    hidden = outermost({*hidden, *private, home}, needed)
+    return native.SandboxSettings(scratch=scratch, has_gpus=has_gpus, hidden=hidden, shown=needed)
+
+
+def outermost(directories: set[Path], shown: Sequence[Path]) -> tuple[Path, ...]:
+    """Those of them to hide, from the top: none below another, unless that shows it again, and none that is shown."""
+    found = {path.resolve() for path in directories if os.path.isdir(path)} - {Path("/"), *shown}  # noqa: PTH112
+    return tuple(
+        sorted(path for path in found if not found & set(path.parents) or any(place in path.parents for place in shown))
     )
+
+
+def home_directory() -> Path:
+    """The user's; "/" of one that has none."""
+    try:
+        return Path(pwd.getpwuid(os.geteuid()).pw_dir).resolve()
+    except KeyError:
+        return Path("/")
+
+
+def tool_directories(home: Path) -> tuple[Path, ...]:
+    """What lies there of what a child starts and loads: compilers, CUDA, libraries."""
+    names = ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "VIRTUAL_ENV")
+    found = {Path(part) for name in names for part in os.environ.get(name, "").split(":") if part.startswith("/")}
+    compiler = Path(os.environ.get("CC", "cc"))
+    found |= {compiler.parent} if compiler.is_absolute() else set()
+    return tuple(sorted(path for path in found if home in path.parents and os.path.isdir(path)))  # noqa: PTH112 (of any)
 
 
 def import_directories(base: Path) -> tuple[Path, ...]:
@@ -413,14 +455,14 @@ def import_directories(base: Path) -> tuple[Path, ...]:
     return tuple(sorted(path for path in found if not found & set(path.parents)))
 
 
-def probe(base: Path, mode: int, device: str) -> native.SandboxPlan:
+def probe(base: Path, mode: int, device: str, private: tuple[Path, ...] = ()) -> native.SandboxPlan:
     """The layers that the host can give to children, tried with a scratch directory and a uid such as they get.
 
     NativeError also if such a child could not read the files that it imports.
     """
     scratch = base / "probe"
     scratch.mkdir()
-    settings = sandbox_settings(scratch, PROBE_UID if os.geteuid() == 0 else None, base, device)
+    settings = sandbox_settings(scratch, PROBE_UID if os.geteuid() == 0 else None, base, device, private)
     plan = native.probe_sandbox(settings, mode)
     native.check_readable(settings, plan, (Path(sys.executable), Path(os.__file__), *import_directories(base)))
     return plan
@@ -432,6 +474,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--device", required=True, help="cpu or cuda:N")
     parser.add_argument("--target", required=True, help="what kernels are compiled for, as cuda:90")
     parser.add_argument("--fd", type=int, required=True, help="the channel to the daemon")
+    parser.add_argument("--private", action="append", default=[], help="a file whose directory no child may look into")
     return parser.parse_args(arguments)
 
 
@@ -443,10 +486,11 @@ def main(arguments: list[str]) -> int:
     mode = native.isolate_zygote()
     base = Path(tempfile.mkdtemp(prefix="verifierd-zygote-"))
     base.chmod(0o755)
+    private = tuple(Path(name).resolve().parent for name in options.private)
     try:
         prime.set_environment(options.kind, options.device, base)
         prime.prime(options.kind, options.device, options.target)
-        plan = probe(base, mode, options.device)
+        plan = probe(base, mode, options.device, private)
         prime.freeze()
         channel.send(
             {
@@ -456,7 +500,7 @@ def main(arguments: list[str]) -> int:
                 "sandbox": {"layers": plan.report},
             }
         )
-        Zygote(channel, options.kind, options.device, plan, base).serve()
+        Zygote(channel, options.kind, options.device, plan, base, private).serve()
     except wire.ChannelClosed:
         return 0
     except (wire.ProtocolError, prime.UnsafeFork, native.NativeError) as error:

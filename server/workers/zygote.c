@@ -14,6 +14,7 @@
 #include "common/auto.h"
 #include "common/json.h"
 #include "common/log.h"
+#include "server/store/store.h"
 #include "server/workers/check.h"
 #include "server/workers/contention.h"
 #include "server/workers/scratch.h"
@@ -536,6 +537,14 @@ static const struct process_ops process_ops = { ready_cb, message_cb, down_cb };
 
 /* --- the zygote itself --- */
 
+static size_t
+add_private(const char **args, size_t n, const char *file)
+{
+    args[n++] = "--private";
+    args[n++] = file;
+    return n;
+}
+
 static int
 make_process(struct zygote *z, struct error *err)
 {
@@ -543,10 +552,15 @@ make_process(struct zygote *z, struct error *err)
 
     if (asprintf(&script, "%s/zygote.py", z->config->harness) < 0)
         return error_set(err, ERR_NOMEM, "no memory for zygote %s", z->name);
-    const char *args[] = {
-        z->config->python, script, "--kind", z->kind, "--device", z->device.name, "--target",
-        z->config->target, "--fd", "3",      NULL
-    };
+    /* Private files are last: of a database there is no file of the store, and notices need no key. */
+    const char *args[20] = { z->config->python, script,     "--kind",          z->kind, "--device",
+                             z->device.name,    "--target", z->config->target, "--fd",  "3" };
+    size_t n = 10;
+    if (store_is_file(z->config->store))
+        n = add_private(args, n, z->config->store);
+    n = add_private(args, n, z->config->tokens);
+    if (*z->config->notify_key)
+        add_private(args, n, z->config->notify_key);
     return process_new(z->loop, z->name, args, START_LIMIT_MS, &process_ops, z, &z->process, err);
 }
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import tempfile
 import threading
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +14,7 @@ from pathlib import Path
 import corpus
 import pytest
 import service
+from daemon import running_daemon
 
 NAME = "CANARY_OF_THE_DAEMON"
 VALUE = "planted-by-a-test-7f3a"
@@ -122,6 +127,35 @@ def test_a_refused_reference_does_not_answer_with_the_daemons_environment(daemon
     assert answer.status == 422, answer
     assert b"PATH=" in answer.body and b"END" in answer.body, "it was raised, and told"
     assert VALUE.encode() not in answer.body
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="starts a daemon as another user")
+def test_an_ordinary_users_files_are_not_read(tasks: dict[str, corpus.Task]) -> None:
+    """All processes of such a daemon have its uid, so that no file's mode keeps a candidate out."""
+    user = 12345
+    honest = next(c for c in corpus.load_candidates() if c.label == "relu/honest")
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        for place in (directory, directory / "store"):
+            place.mkdir(exist_ok=True)
+            os.chown(place, user, user)
+        look = f"""
+import os
+for name in ("verifierd.db", "verifierd.db-wal"):
+    print("looked", os.path.exists({str(directory / "store")!r} + "/" + name))
+"""
+        flags = (f"--store={directory / 'store/verifierd.db'}", f"--scratch={directory / 'scratch'}")
+        alone = ("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups")
+        programs, python = service.BINARY.parent, os.environ.get("PYTHON", sys.executable)
+        with running_daemon(programs, python, *flags, prefix=alone) as running:
+            running.wait_until_ready()
+            task = running.post("/v1/tasks", tasks["relu"].registration(), 300)["id"]
+            verdict = running.judge({"task": task, "candidate": f"{look}\n{honest.text}"}, 300)
+            assert verdict["class"] == "ok", verdict
+            with urllib.request.urlopen(f"{running.url}/v1/submissions/{verdict['id']}/log", timeout=30) as log:
+                said = log.read().decode()
+        assert said.count("looked False") >= 2 and "looked True" not in said, said
+        assert (directory / "store/verifierd.db").stat().st_uid == user
 
 
 def test_a_stop_leaves_no_folder_of_a_worker(

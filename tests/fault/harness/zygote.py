@@ -178,6 +178,7 @@ def main() -> int:
     for name in ("--kind", "--device", "--target"):
         parser.add_argument(name, required=True)
     parser.add_argument("--fd", type=int, required=True)
+    parser.add_argument("--private", action="append")
     options = parser.parse_args()
     channel = wire.Channel(options.fd)
     wake, waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
