@@ -437,9 +437,32 @@ name_of(const struct compat_job *job, const struct compat_item *item)
     return job->format->has_names ? json_string_value(item->aside) : NULL;
 }
 
+/* Whether the name of the sample's task leads to another one by now than to that of its submission. */
+static int
+leads_elsewhere(const struct compat_item *item, const char *id, struct store_reader *r, bool *out,
+                struct error *err)
+{
+    const char *name = json_string_value(json_object_get(item->body, "task"));
+    const char *client = json_string_value(json_object_get(item->body, "client"));
+    struct submission_row row = { 0 };
+    char task[HASH_TEXT_SIZE] = "";
+    bool is_own;
+
+    *out = false;
+    if (!name)
+        return 0;
+    int rc = reader_get_submission(r, id, &row, err);
+    if (rc == 0 && strcmp(name, row.task_id) != 0) {
+        rc = reader_find_task(r, client, name, task, &is_own, err);
+        *out = rc == ERR_NOTFOUND || (rc == 0 && strcmp(task, row.task_id) != 0);
+    }
+    submission_row_release(&row);
+    return *out ? 0 : rc;
+}
+
 /*
  * Finds the try that counts: the last submission of the sample, as item->id, or the first unused key ("" then). A key
- * whose name stood for another sample is ignored. A thread of the store.
+ * whose name stood for another sample is ignored, as is one of before its task's name led to another. A thread of the store.
  */
 static int
 find_try(const struct compat_job *job, struct compat_item *item, const char *client, struct store_reader *r,
@@ -454,6 +477,8 @@ find_try(const struct compat_job *job, struct compat_item *item, const char *cli
         make_key(item, name_of(job, item), key);
         rc = reader_get_key(r, client, key, clock_wall_ms(), &row, err);
         item->replaces = rc == 0 && strcmp(row.request_hash, item->hash) != 0;
+        if (rc == 0 && !item->replaces)
+            rc = leads_elsewhere(item, row.id, r, &item->replaces, err);
         if (rc != 0 || item->replaces)
             break;
         memcpy(item->id, row.id, sizeof(item->id));

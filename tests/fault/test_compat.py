@@ -191,6 +191,17 @@ def test_slime(shared: service.Daemon) -> None:
     assert (reply["score"], reply["correct"], reply["compiled"]) == (0.5, 0, 1)
 
 
+def test_a_name_that_leads_to_another_task_is_judged_anew(shared: service.Daemon) -> None:
+    client, body = shared.client, slime("timing=1.3", "moving")
+    for count in (1, 2, 2):
+        client.add_task({**TASK, "name": "moving", "reference": f"# script: describe=pass\n# of a name {count}\n"})
+        post(client, "slime", body)
+        task = client.expect("GET", "/v1/tasks?name=moving")["items"][0]["id"]
+        assert len(client.expect("GET", f"/v1/submissions?task={task}")["items"]) == 1
+        if count == 1:
+            assert client.call("DELETE", "/v1/tasks/moving").status in (200, 204)
+
+
 @pytest.mark.parametrize(
     ("query", "body", "status"),
     [
