@@ -82,6 +82,10 @@ invisible_at(struct span s)
 {
     const unsigned char *u = (const unsigned char *)s.at;
 
+    if (s.end - s.at >= 2 && u[0] == 0xc2 && (u[1] < 0xa0 || u[1] == 0xad))
+        return 2; /* C1 controls, the soft hyphen */
+    if (s.end - s.at >= 4 && u[0] == 0xf3 && u[1] == 0xa0)
+        return 4; /* from U+E0000: tags, and selectors of variants */
     if (s.end - s.at < 3)
         return 0;
     if (u[0] == 0xe2 && u[1] == 0x80 && ((u[2] >= 0x8b && u[2] <= 0x8f) || (u[2] >= 0xa8 && u[2] <= 0xae)))
@@ -95,16 +99,31 @@ invisible_at(struct span s)
 static const struct {
     const char *mark, *shown;
 } marks[] = {
-    { "```", "'''" },          { "~~~", "~ ~ ~ " },
-    { "<|", "< | " },          { "|>", "| >" },
-    { "<｜", "< ｜ " },        { "｜>", "｜ >" },
-    { "</", "< /" },           { "<think", "< think" },
-    { "<s>", "< s>" },         { "<eos>", "< eos>" },
-    { "<bos>", "< bos>" },     { "<pad>", "< pad>" },
-    { "<unk>", "< unk>" },     { "<start_of", "< start_of" },
-    { "<end_of", "< end_of" }, { "<tool", "< tool" },
-    { "<answer", "< answer" }, { "[INST", "[ INST" },
-    { "[/INST", "[ /INST" },   { "<<SYS", "< <SYS" },
+    { "```", "'''" },
+    { "~~~", "~ ~ ~ " },
+    { "<|", "< | " },
+    { "|>", "| >" },
+    { "<｜", "< ｜ " },
+    { "｜>", "｜ >" },
+    { "</", "< /" },
+    { "<think", "< think" },
+    { "<s>", "< s>" },
+    { "<eos>", "< eos>" },
+    { "<bos>", "< bos>" },
+    { "<pad>", "< pad>" },
+    { "<unk>", "< unk>" },
+    { "<start_of", "< start_of" },
+    { "<end_of", "< end_of" },
+    { "<tool", "< tool" },
+    { "<answer", "< answer" },
+    { "[INST", "[ INST" },
+    { "[/INST", "[ /INST" },
+    { "<<SYS", "< <SYS" },
+    { "[THINK", "[ THINK" },
+    { "[/THINK", "[ /THINK" },
+    { "[TOOL_", "[ TOOL_" },
+    { "[AVAILABLE_", "[ AVAILABLE_" },
+    { "[SYSTEM_", "[ SYSTEM_" },
 };
 
 /* Adds what stands at s.at in its safe form. Returns how much of the text that was. */
@@ -115,7 +134,10 @@ add_one(struct span s, const char *begin, const char *prefix, struct buffer *out
     size_t n;
 
     if ((n = path_at(s, begin, &path)) > 0) {
-        *rc = buffer_append(out, path.at, (size_t)(path.end - path.at));
+        /* What is left of a path makes no mark with what stands before it: "[/a/INST]". */
+        *rc = s.at > begin && (s.at[-1] == '[' || s.at[-1] == '<') ? buffer_add(out, " ") : 0;
+        if (*rc == 0)
+            *rc = buffer_append(out, path.at, (size_t)(path.end - path.at));
         return n;
     }
     if ((n = digits_at(s, "0x", isxdigit, 6)) > 0) {

@@ -57,6 +57,13 @@ what_is_quoted_is_only_text(void **state)
         { "<\xe2\x80\x8b/think>", "< /think>" },
         { "<｜Assistant｜>", "< ｜ Assistant｜ >" },
         { "[INST] [/INST] <<SYS>> <s></s>", "[ INST] [ /INST] < <SYS>> < s>< /s>" },
+        { "[THINK] [/THINK] [TOOL_CALLS]", "[ THINK] [ /THINK] [ TOOL_CALLS]" },
+        { "[/a/INST] [/a/site-packages//INST] </a/s>", "[ INST] [ /INST] < /a/s>" },
+        { "a\xc2\x85"
+          "b\xc2\xad"
+          "c\xf3\xa0\x81\x81"
+          "d\xc2\xa7",
+          "abcd\xc2\xa7" },
         { "in <module> and <lambda>", "in <module> and <lambda>" },
         { "a\x1b[31mred\x07\r\x7f", "a[31mred" },
         { "a\xe2\x80\xae"

@@ -60,7 +60,10 @@ def _where(line: int | None) -> str:
 
 
 def _syntax_text(error: SyntaxError, line: int | None) -> str:
-    parts = [f"{_where(line)}{type(error).__name__}: {error.msg}"]
+    message = str(error.msg)
+    if "encoding" in message:  # Python repeats its name, which is any text of the candidate's
+        message = message.partition(":")[0]
+    parts = [f"{_where(line)}{type(error).__name__}: {message}"]
     if error.text:
         parts.append(error.text.rstrip()[:500])
     return "\n".join(parts)
