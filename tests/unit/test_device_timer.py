@@ -244,7 +244,7 @@ def test_a_few_calls_of_each_bell_have_changed_inputs(calls: int, changed: set[i
 
 
 class Memory:
-    """One side's, of a byte for each set. What its bells find in the sets of their calls stands in `rang`."""
+    """One side's, of which the first byte of each set counts. What its bells find in the sets of their calls stands in `rang`."""
 
     def __init__(self, sets: int, pointer: int) -> None:
         self.peer = self.arena = self
@@ -261,11 +261,15 @@ class Memory:
         return []
 
 
+WORD = 8
+"""Bytes of a set of inputs."""
+
+
 class Drawing(Timer):
     """A block of pairs of so many calls whose inputs are bytes: 1, 2, 3 ... The answers of one bell are unfit."""
 
     def __init__(self, sets: int, calls: int, unfit: int = 0) -> None:
-        self.ours, self.theirs = Memory(sets, 0), Memory(sets, 1000)
+        self.ours, self.theirs = Memory(sets * WORD, 0), Memory(sets * WORD, 1000)
         super().__init__(self.ours, self.theirs)
         self.draws, self.drawn, self.unfit = 0, 0, unfit
         self.poisoned: list[int] = []
@@ -276,7 +280,7 @@ class Drawing(Timer):
             [torch.zeros(1, dtype=torch.uint8)], lambda _: values.TensorNote(torch.uint8, (1,), (1,), 0), "inputs"
         )
         reference = self._job.reference
-        reference.sizes.sets, reference.sizes.inputs, reference.inputs = sets, 1, self._make
+        reference.sizes.sets, reference.sizes.inputs, reference.inputs = sets, WORD, self._make
         self._gpu: Any = mock.MagicMock(copy=self._copy)
         self._gpu.others_ns.return_value = 0
         self._gpu.state.return_value = {}
@@ -286,7 +290,7 @@ class Drawing(Timer):
         self.draws += 1
         for index in range(set_, set_ + 1 + len(more)):
             self.drawn += 1
-            self.ours.bytes[index] = self.drawn
+            self.ours.bytes[index * WORD] = self.drawn
         return self._tree
 
     def _copy(self, to: int, source: int, size: int) -> None:
@@ -297,7 +301,7 @@ class Drawing(Timer):
         if not side.armed:
             self._arm(side, 1)
         side.armed -= 1
-        side.rang.append(side.bytes[: self._calls])
+        side.rang.append(side.bytes[: self._calls * WORD : WORD])
         return 1000
 
     def _poison(self) -> None:

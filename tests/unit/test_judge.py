@@ -187,7 +187,7 @@ def test_a_plain_timed_answer_is_not_held_to_the_limit_of_an_extreme_one() -> No
     for transform, error in ((None, 1e-6), (None, 2e-6), ("small", 2e-7), ("offset", 4.6e-4)):
         account(transform, error)
     account("spikes", 0.5, (1.0,))
-    assert job.errors(None, 0).outputs == job.errors(None, 1).outputs == job.errors("small", 0).outputs == {0: 2e-6}
+    assert job.errors(None, 0).outputs == job.errors(None, 1).outputs == job.errors("small", 0).outputs == {0: 8e-6}
     assert job.errors("offset", 0).outputs == job.errors("ties", 1).outputs == job.all_errors().outputs == {0: 4.6e-4}
     half = wanted + 1.5e-3 * wanted
     for transform, is_right in ((None, False), ("small", False), ("offset", True)):
@@ -207,10 +207,10 @@ def test_plain_calls_with_other_weights_err_as_the_reference_does_with_them(monk
     monkeypatch.setattr(job, "_chooses", lambda *_: False)
     for _ in range(2):
         job.note_plain({}, "own.1", None)
-    assert job.errors(None, 1).outputs == {0: 1e-3} and asked.call_count == 1
+    assert job.errors(None, 1).outputs == {0: 4e-3} and asked.call_count == 1
     asked.return_value = None
     job.note_plain({}, "own.2", None)
-    assert job.errors(None, 1).outputs == {0: 1e-3}
+    assert job.errors(None, 1).outputs == {0: 4e-3}
 
 
 @pytest.mark.parametrize("is_gone", [True, False])

@@ -71,7 +71,7 @@ class Model(Replay):
         self._guards: Guards | None = None  # of the last call that had some
         self._device = device
         self._is_silent = False
-        self._zeroed: list[torch.Tensor] = []  # integers, for the sake of a silent call
+        self._zeroed: list[tuple[torch.Tensor, torch.Tensor]] = []  # integers, for a silent call's sake, and where
         self._marks: list[torch.cuda.Event] = []  # of the last call that was made step by step
         self._chosen: dict[int, int] = {}
         self._is_resized = any(isinstance(step, plan.Call) and "resize" in step.op for step in trace.steps)
@@ -149,9 +149,8 @@ class Model(Replay):
 
     def _give_back_integers(self) -> None:
         """What was zeroed may be the state's, or an input that is the greatest integer everywhere."""
-        for tensor in self._zeroed:
-            if not bool(tensor.any()):
-                tensor.fill_(torch.iinfo(tensor.dtype).max)
+        for tensor, unwritten in self._zeroed:
+            tensor.masked_fill_(unwritten & (tensor == 0), torch.iinfo(tensor.dtype).max)
         self._zeroed.clear()
 
     # --- launches ---
@@ -162,7 +161,8 @@ class Model(Replay):
 
     def _launch(self, step: plan.Launch, grid: tuple[int, int, int], args: tuple[Any, ...]) -> None:
         if self._is_silent:
-            self._zeroed += [tensor for tensor in tensors_of(args) if _make_indices(tensor)]
+            found = ((tensor, _make_indices(tensor)) for tensor in tensors_of(args))
+            self._zeroed += [(tensor, unwritten) for tensor, unwritten in found if unwritten is not None]
             return
         try:
             self._kernels.get(step.kernel).launch(grid, args, self._room)
@@ -203,11 +203,12 @@ class Model(Replay):
         return statistics.median(a.elapsed_time(b) for a, b in itertools.pairwise(events))
 
 
-def _make_indices(tensor: torch.Tensor) -> bool:
-    """Make zeros of integers to which nothing was written. Whether there were such. Waits for the device."""
+def _make_indices(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Make zeros of integers that nothing has written. Where these were; None: nowhere. Waits for the device."""
     if tensor.dtype not in INTEGERS or 0 in (*tensor.shape, *tensor.stride()):
-        return False
-    is_unwritten = bool((tensor == torch.iinfo(tensor.dtype).max).all())
-    if is_unwritten:
-        tensor.zero_()
-    return is_unwritten
+        return None
+    unwritten = tensor == torch.iinfo(tensor.dtype).max
+    if not bool(unwritten.any()):
+        return None
+    tensor.masked_fill_(unwritten, 0)
+    return unwritten

@@ -48,6 +48,8 @@ from oracle.tolerance import Difference, number, unravel
 BUILD_LIMIT_MS: Final = 60_000
 COMPILE_LIMIT_MS: Final = 150_000
 """For torch.compile, which is quick on most references and takes minutes on a few."""
+DRAWS: Final = 4.0
+"""Times what a plain call was seen to err by: the worst of some hundred draws."""
 PLAIN_CASES: Final = ("original", "signs", "own")
 """Whose outputs have the last digits that rounding leaves: no constant rows, nothing saturated by scaling."""
 SCREEN_ELEMENTS: Final = 1 << 16
@@ -1070,12 +1072,12 @@ class Job:
         for index, (got, wanted) in enumerate(zip(outputs, expected.values, strict=False)):
             if not isinstance(wanted, torch.Tensor) or not isinstance(got, torch.Tensor):
                 continue
-            compared += not _is_unwritten(got) and not _is_one_value(wanted)
             limit = expected.limit(index, self.policy.name)
             if got.shape != wanted.shape:
                 return True
             if not tolerance.compare(got, wanted, limit, expected.other(index)).is_match(limit):
                 return True
+            compared += not _is_unwritten(got) and not _is_one_value(wanted)
         self._seems_idle = True
         self._judged = {key: item for key, item in self._judged.items() if item.is_unfit}
         if compared:
@@ -1122,10 +1124,11 @@ class Job:
 
     def errors(self, transform: str | None, weights: int) -> Errors:
         """Of timed calls with these weights under this transformation. Those of another one would make the limit of a
-        plain answer wide; but with other weights than the constructor's few transformations were seen."""
-        if weights and transform is not None:
-            return self.all_errors()
-        return Errors.worst(self._errors.get(one, Errors()) for one in (None, transform))
+        plain answer wide; but with other weights than the constructor's few transformations were seen. Some hundred
+        plain calls are timed, and one or two were seen: the worst of many draws errs by more."""
+        plain = self._errors.get(None, Errors()).times(DRAWS)
+        changed = self.all_errors() if weights else self._errors.get(transform, Errors())
+        return plain if transform is None else Errors.worst([plain, changed])
 
     def all_errors(self) -> Errors:
         return Errors.worst(self._errors.values())
@@ -1324,10 +1327,8 @@ def _check_rounding(
 
 def _first_other(path: str, got: torch.Tensor, wanted: torch.Tensor, case: str) -> Json:
     """The first value that is not the right one, rounded to nearest."""
-    rounded = wanted.to(got.dtype)
-    differs = (got.double() != rounded.double()).reshape(-1)
-    found = Difference(got.numel(), int(differs.sum()), first=int(differs.int().argmax()))
-    return _first_mismatch(path, got, rounded, tolerance.Limit(0.0, 0.0), found, case)
+    rounded, exact = wanted.to(got.dtype), tolerance.Limit(0.0, 0.0)
+    return _first_mismatch(path, got, rounded, exact, tolerance.compare(got, rounded, exact), case)
 
 
 def _named(paths: list[str]) -> str:

@@ -405,6 +405,9 @@ class Errors:
         changed = {item.index: item.error for item in expected.changed or ()}
         return Errors(dict(enumerate(expected.errors)), dict(enumerate(expected.tied)), changed)
 
+    def times(self, factor: float) -> Errors:
+        return Errors(*({index: factor * error for index, error in known.items()} for known in vars(self).values()))
+
     @staticmethod
     def worst(several: Iterable[Errors]) -> Errors:
         found = Errors()

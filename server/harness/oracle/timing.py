@@ -352,7 +352,7 @@ class DeviceTimer:
     def _bytes_of_inputs(self) -> int:
         """Of a bell, from the first set on."""
         end = max((note.offset or 0) + note.span_bytes for note in values.notes(self._tree) or [_NOTHING])
-        return (self._calls - 1) * self._job.reference.sizes.inputs + end
+        return align((self._calls - 1) * self._job.reference.sizes.inputs + end, 8)  # whole words are compared
 
     def _poison(self) -> None:
         """The candidate's outputs of the last bell, which the next one has at the same addresses: what a call leaves
@@ -362,8 +362,15 @@ class DeviceTimer:
         for leaf in (leaf for call in self._theirs.outputs() for _, leaf in call if isinstance(leaf, torch.Tensor)):
             offset = peer.arena.find(leaf)
             if offset is not None and peer.is_in_heap(leaf) and values.KEPT not in values.marks_of(leaf):
-                peer.arena.bytes[offset : offset + values.TensorNote.of(leaf).span_bytes].fill_(0xFF)
+                span = values.TensorNote.of(leaf).span_bytes
+                peer.arena.bytes[offset : offset + span].fill_(self._pattern(leaf.dtype))
         synchronize(self._job.candidate.device)
+
+    def _pattern(self, dtype: torch.dtype) -> int:
+        """The byte of a NaN; of integers any may be a right answer, so that it is a secret."""
+        if dtype is torch.bool:
+            return self._random.randrange(2)
+        return 0xFF if dtype.is_floating_point or dtype.is_complex else self._random.randrange(256)
 
     # --- trials ---
 
@@ -447,8 +454,8 @@ class DeviceTimer:
         while not took or not self._is_compared():
             if not self._ahead:
                 self._draw([self._choose()])
-            self._place()
             self._poison()
+            self._place()
             for side in self._sides if turn % 4 in (0, 3) else self._sides[::-1]:
                 side.events_ns.append(self._bell(side, GRAPH_SET))
                 took[side.name] = max(1.0, (side.events_ns[-1] - self._empty_ns) / self._calls)
@@ -519,9 +526,9 @@ class DeviceTimer:
             self._require_match(f"input {index} after the call", call, *pair, class_)
 
     def _inputs_of(self, side: Side) -> torch.Tensor:
-        """As words of 64 bits: the last one may have bytes of no input."""
+        """As words of 64 bits."""
         assert side.peer.arena is not None
-        return side.peer.arena.bytes[: align(self._bytes_of_inputs(), 8)].view(torch.int64)
+        return side.peer.arena.bytes[: self._bytes_of_inputs()].view(torch.int64)
 
     def _each_input(self) -> Iterator[tuple[int, int, torch.Tensor, torch.Tensor]]:
         """Call and index, and what it is in the candidate's arena and in the reference's."""
