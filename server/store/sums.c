@@ -140,9 +140,9 @@ add_task(struct store_backend *b, const struct counted *c, struct error *err)
                 GREATER("reward") GREATER("speedup") GREATER("last_ms"),
             d->node_column, d->node_value, d->node_column);
     return run(b, "count for a task", q.sql,
-               SQL_VALUES(scope_of(c), sql_text(c->node), sql_text(c->task_id),
-                          sql_int(c->is.is_correct), sql_int(class_info(c->is.class_)->is_cheat),
-                          sql_real(c->row->reward), sql_real(c->is.speedup), sql_int(c->row->finished_ms)),
+               SQL_VALUES(scope_of(c), sql_text(c->node), sql_text(c->task_id), sql_int(c->is.is_correct),
+                          sql_int(class_info(c->is.class_)->is_cheat), sql_real(c->row->reward),
+                          sql_real(c->is.speedup), sql_int(c->row->finished_ms)),
                err);
 }
 

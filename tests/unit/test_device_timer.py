@@ -244,7 +244,7 @@ def test_a_few_calls_of_each_bell_have_changed_inputs(calls: int, changed: set[i
 
 
 class Memory:
-    """One side's, of which the first byte of each set counts. What its bells find in the sets of their calls stands in `rang`."""
+    """One side's; the first byte of a set counts. What its bells find in the sets of their calls stands in `rang`."""
 
     def __init__(self, sets: int, pointer: int) -> None:
         self.peer = self.arena = self
