@@ -423,10 +423,18 @@ def sandbox_settings(
 
 def outermost(directories: set[Path], shown: Sequence[Path]) -> tuple[Path, ...]:
     """Those of them to hide, from the top: none below another, unless that shows it again, and none that is shown."""
-    found = {path.resolve() for path in directories if os.path.isdir(path)} - {Path("/"), *shown}  # noqa: PTH112
+    found = {path.resolve() for path in directories if is_directory(path)} - {Path("/"), *shown}
     return tuple(
         sorted(path for path in found if not found & set(path.parents) or any(place in path.parents for place in shown))
     )
+
+
+def is_directory(path: Path) -> bool:
+    """Path.is_dir() raises where the way there may not be passed."""
+    try:
+        return path.is_dir()
+    except PermissionError:
+        return False
 
 
 def home_directory() -> Path:
@@ -443,7 +451,7 @@ def tool_directories(home: Path) -> tuple[Path, ...]:
     found = {Path(part) for name in names for part in os.environ.get(name, "").split(":") if part.startswith("/")}
     compiler = Path(os.environ.get("CC", "cc"))
     found |= {compiler.parent} if compiler.is_absolute() else set()
-    return tuple(sorted(path for path in found if home in path.parents and os.path.isdir(path)))  # noqa: PTH112 (of any)
+    return tuple(sorted(path for path in found if home in path.parents and is_directory(path)))
 
 
 def import_directories(base: Path) -> tuple[Path, ...]:
