@@ -135,7 +135,7 @@ add_one(struct span s, const char *begin, const char *prefix, struct buffer *out
 
     if ((n = path_at(s, begin, &path)) > 0) {
         /* What is left of a path makes no mark with what stands before it: "[/a/INST]". */
-        *rc = s.at > begin && (s.at[-1] == '[' || s.at[-1] == '<') ? buffer_add(out, " ") : 0;
+        *rc = s.at > begin && s.at[-1] == '[' ? buffer_add(out, " ") : 0;
         if (*rc == 0)
             *rc = buffer_append(out, path.at, (size_t)(path.end - path.at));
         return n;
