@@ -462,7 +462,8 @@ leads_elsewhere(const struct compat_item *item, const char *id, struct store_rea
 
 /*
  * Finds the try that counts: the last submission of the sample, as item->id, or the first unused key ("" then). A key
- * whose name stood for another sample is ignored, as is one of before its task's name led to another. A thread of the store.
+ * whose name stood for another sample is ignored, as is one of before its task's name led to another. A thread of the
+ * store.
  */
 static int
 find_try(const struct compat_job *job, struct compat_item *item, const char *client, struct store_reader *r,
