@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -257,7 +256,7 @@ class Memory:
         assert self.armed == 0
         self.armings, self.armed = self.armings + 1, bells
 
-    def outputs(self) -> list[Any]:
+    def written(self) -> list[Any]:
         return []
 
 
@@ -281,6 +280,7 @@ class Drawing(Timer):
         )
         reference = self._job.reference
         reference.sizes.sets, reference.sizes.inputs, reference.inputs = sets, WORD, self._make
+        reference.timed_kinds = []
         self._gpu: Any = mock.MagicMock(copy=self._copy)
         self._gpu.others_ns.return_value = 0
         self._gpu.state.return_value = {}
@@ -334,8 +334,10 @@ def test_outputs_are_poisoned_between_timed_bells_but_for_inputs_and_what_a_mode
     arena = Arena.make(torch.device("cpu"), 4096)
     arena.bytes.fill_(1)
     peer = Process("the candidate", mock.Mock(), -1, arena.device, arena, heap=Heap(1024, 3072, 0))
-    side = Side([peer._output(note) for note in (notes[0], notes[1], kept)])
-    side.peer = SimpleNamespace(arena=arena, is_in_heap=peer.is_in_heap)
+    doorbell = mock.Mock()
+    outputs = [[peer._output(note) for note in (notes[0], notes[1], kept)]]
+    side = timing.Side(mock.Mock(arena=arena, is_in_heap=peer.is_in_heap, doorbell=doorbell), "the candidate")
+    side.peer.outputs_of.return_value = outputs
     Timer(Side(), side)._poison()
     assert arena.bytes.eq(0xFF).nonzero().flatten().tolist() == list(range(1026, 1026 + 12))
     assert arena.bytes.sum() == 4096 - 12 + 12 * 0xFF

@@ -220,6 +220,20 @@ def read_calls(data: bytes) -> None:
             leaf.clone()
 
 
+def test_a_reply_that_is_the_same_is_not_taken_apart_again() -> None:
+    def reply(offset: int) -> bytes:
+        return json.dumps({"outputs": values.TensorNote(torch.float32, (2,), (1,), offset).json()}).encode()
+
+    child = child_of(reply(0))
+    first = child.outputs_of(1)
+    assert child.outputs_of(1) is first
+    child.doorbell.data = reply(64)
+    assert child.outputs_of(1)[0].data_ptr() == first[0].data_ptr() + 64
+    child.doorbell.claims = lambda: native.Claims(wire.DOORBELL_RAISED, 1, 0, 0)
+    with pytest.raises(peer.PeerFailed):
+        child.outputs_of(1)
+
+
 def read_weights(data: bytes) -> None:
     """What a reference tells of its weights."""
     child = child_of(b"")

@@ -119,6 +119,8 @@ class Peer:
     is_ready: bool = False
     is_frozen: bool = False
     armed: int = 0
+    _read: tuple[bytes, int, list[Any]] | None = None
+    """The last reply, the number of its calls, and their outputs: a graph answers each time with the same ones."""
     why_gone: str = "the process ended before it answered"
 
     def close(self) -> None:
@@ -126,10 +128,9 @@ class Peer:
         self.channel.close()
         if self.doorbell is not None:
             self.doorbell.close()
-            self.doorbell = None
         if self.arena is not None:
             self.arena.close()
-            self.arena = None
+        self.doorbell = self.arena = self._read = None
         if self.pidfd >= 0:
             os.close(self.pidfd)
             self.pidfd = -1
@@ -248,7 +249,7 @@ class Peer:
             self.doorbell.close()
         if self.arena is not None:
             self.arena.close()
-        self.doorbell = self.arena = None
+        self.doorbell = self.arena = self._read = None
         return None
 
     def build(
@@ -429,19 +430,24 @@ class Peer:
         assert self.doorbell is not None
         try:
             data, _ = self.doorbell.read_reply()
+            is_ok = self.doorbell.claims().status == DOORBELL_OK
+            if is_ok and self._read is not None and self._read[:2] == (data, calls):
+                return self._read[2]
             reply = json.loads(data)
             if not isinstance(reply, dict):
                 raise ValueError("no object")
-            if self.doorbell.claims().status != DOORBELL_OK or "error" in reply:
+            if not is_ok or "error" in reply:
                 raise failure("call", reply.get("error"))
             told = [reply.get("outputs")] if calls == 1 else reply.get("calls")
             if not isinstance(told, list) or len(told) != calls:
                 raise ValueRefused(f"no outputs of {calls} calls")
-            return [values.decode(outputs, self._output, "forward()") for outputs in told]
+            found = [values.decode(outputs, self._output, "forward()") for outputs in told]
         except ValueRefused as error:
             raise PeerFailed("crash", f"the process told a false output: {error}", is_gone=True) from None
         except (ValueError, AttributeError, RecursionError, native.NativeError):
             raise PeerFailed("crash", "the process wrote a reply that is none", is_gone=True) from None
+        self._read = data, calls, found
+        return found
 
     def _output(self, note: TensorNote) -> torch.Tensor:
         assert self.arena is not None

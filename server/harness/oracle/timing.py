@@ -78,7 +78,7 @@ HOST_SHARE: Final = 0.25
 HOST_NS: Final = 3_000
 """A bell may take this much longer by the host's clock, with a warm cache, than it is credited with, with a cold one:
 a share, and the time that the start of a graph takes."""
-LONG_NS: Final = 1_000_000
+LONG_NS: Final = 500_000
 """The least time of a bell that is checked against the host's clock: its calls are repeated."""
 HOST_TRIES: Final = 10
 VOID_MOST: Final = 8
@@ -107,6 +107,9 @@ class Side:
     events_ns: list[float] = field(default_factory=list)
     _outputs: list[Leaves] = field(default_factory=list)
     _generation: int = -1
+    _answer: Any = ...
+    """What the outputs were made of."""
+    _written: list[tuple[torch.dtype, torch.Tensor]] | None = None
     _is_graph: bool = False
     """The last bell was a graph, which answers with a list of its calls' outputs."""
 
@@ -116,16 +119,33 @@ class Side:
         generation = self.peer.doorbell.claims().generation
         if generation != self._generation:
             answer = self.peer.outputs_of(1)[0]
-            told = answer if self._is_graph else [answer]
-            self._outputs = [list(values.leaves(outputs)) for outputs in told]
+            if answer is not self._answer:  # else it lies where it did
+                told = answer if self._is_graph else [answer]
+                self._outputs = [list(values.leaves(outputs)) for outputs in told]
+                self._answer, self._written = answer, None
             self._generation = generation
         return self._outputs
+
+    def written(self) -> list[tuple[torch.dtype, torch.Tensor]]:
+        """The memory of each output of the last bell, as bytes, with the output's dtype: not of inputs, nor of what
+        the model keeps."""
+        arena, outputs = self.peer.arena, self.outputs()
+        assert arena is not None
+        if self._written is None:
+            self._written = []
+            for leaf in (leaf for call in outputs for _, leaf in call if isinstance(leaf, torch.Tensor)):
+                offset = arena.find(leaf)
+                if offset is not None and self.peer.is_in_heap(leaf) and values.KEPT not in values.marks_of(leaf):
+                    span = values.TensorNote.of(leaf).span_bytes
+                    self._written.append((leaf.dtype, arena.bytes[offset : offset + span]))
+        return self._written
 
     def ring(self, set_: int) -> tuple[int, int]:
         """One bell: nanoseconds between its events, and by the host's clock around all of it."""
         peer = self.peer
         assert peer.doorbell is not None
-        self._is_graph = set_ == GRAPH_SET
+        if self._is_graph != (set_ == GRAPH_SET):
+            self._is_graph, self._answer = not self._is_graph, ...
         began_ns = time.monotonic_ns()
         peer.await_answer(peer.doorbell.ring(set_, 1, set_ + 1), CALL_LIMIT_MS)
         host_ns = time.monotonic_ns() - began_ns
@@ -333,10 +353,11 @@ class DeviceTimer:
         seeds = [self._random.getrandbits(62) for _ in transforms]
         if reference.inputs(self._case, seeds[0], 0, seeds[1:]) != self._tree:
             raise ReferenceBroken("get_inputs() made other shapes than before")
+        kinds = reference.timed_kinds = reference.timed_kinds or [{} for _ in values.notes(self._tree)]
         for index, transform in enumerate(transforms):
             if transform is not None:
                 tree, _ = place_tree(self._tree, index * reference.sizes.inputs)
-                self._job.transform(self._case, transform, tree, seeds[index])
+                self._job.transform(self._case, transform, tree, seeds[index], kinds)
         self._ahead = [(index * self._calls, bell) for index, bell in enumerate(bells)]
 
     def _place(self) -> None:
@@ -356,14 +377,10 @@ class DeviceTimer:
 
     def _poison(self) -> None:
         """The candidate's outputs of the last bell, which the next one has at the same addresses: what a call leaves
-        unwritten is not right because an earlier one wrote it. Not inputs, nor memory that its model keeps."""
-        self._waiting, peer = self._theirs, self._theirs.peer
-        assert peer.arena is not None
-        for leaf in (leaf for call in self._theirs.outputs() for _, leaf in call if isinstance(leaf, torch.Tensor)):
-            offset = peer.arena.find(leaf)
-            if offset is not None and peer.is_in_heap(leaf) and values.KEPT not in values.marks_of(leaf):
-                span = values.TensorNote.of(leaf).span_bytes
-                peer.arena.bytes[offset : offset + span].fill_(self._pattern(leaf.dtype))
+        unwritten is not right because an earlier one wrote it."""
+        self._waiting = self._theirs
+        for dtype, written in self._theirs.written():
+            written.fill_(self._pattern(dtype))
         synchronize(self._job.candidate.device)
 
     def _pattern(self, dtype: torch.dtype) -> int:

@@ -258,7 +258,7 @@ class Doorbell:
         """The reply, copied out, and its generation (read before the bytes)."""
         generation = c_uint32()
         n = _checked(_lib.harness_reply_read(self._page, self._buffer, DOORBELL_REPLY_MAX, ctypes.byref(generation)))
-        return self._buffer.raw[:n], generation.value
+        return ctypes.string_at(self._buffer, n), generation.value
 
 
 # --- a child's allocations (native/heap.h) ---
