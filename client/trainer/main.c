@@ -58,7 +58,8 @@ static const char doc[] =
     "  selftest  do the curricula draw what they are said to draw?\n"
     "\n"
     "Exit status: 0 well, 1 not reached, 2 usage, 3 configuration or disk, 5 nothing to resume, "
-    "7 a service, 75 interrupted with a checkpoint (run it again), 130 interrupted.";
+    "7 a service, 9 no code in any answer, 75 interrupted with a checkpoint (run it again), "
+    "130 interrupted.";
 
 static int
 parse(int key, char *arg, struct argp_state *state)

@@ -329,9 +329,9 @@ class Referee:
             tool = self._children.get(message.optional_text("child") or "")
             self._report(name, lambda: self._sanitize(self._jobs.get(name), tool))
             return
-        self._report(name, lambda: self._stage(name, stage, own=bool(message.body.get("own"))))
+        self._report(name, lambda: self._stage(name, stage))
 
-    def _stage(self, name: str, stage: str, *, own: bool) -> Report:
+    def _stage(self, name: str, stage: str) -> Report:
         job = self._jobs.get(name)
         if job is None and stage == "timing" and self._gpu is None:
             return _untimed()
@@ -343,7 +343,7 @@ class Referee:
         job.reference.peer.thaw()
         recalled = job.reference.recalled
         with self._standing_still() if stage == "timing" and self._gpu else contextlib.nullcontext():
-            report = job.tiny(own=own) if stage == "tiny" else job.full() if stage == "full" else self._timing(job)
+            report = job.tiny() if stage == "tiny" else job.full() if stage == "full" else self._timing(job)
             if stage != "timing":
                 report.detail["recalled"] = job.reference.recalled - recalled
             if stage == ("full" if self._gpu is None else "timing"):

@@ -237,8 +237,8 @@ class Rig:
                 self._drop(candidate)
                 candidate = self.child()
                 self._open({**message, "candidate": candidate}, contents)
-                self.channel.send({"op": "stage", "job": "j", "stage": stage, "own": True})
-                found[stage] = self._stage()
+                self.channel.send({"op": "stage", "job": "j", "stage": "full"})
+                found[stage] = self._stage()  # which decides in its place
         self._drop(candidate)
         return found
 

@@ -353,12 +353,12 @@ class Job:
 
     # --- tiny ---
 
-    def tiny(self, *, own: bool = False) -> Report:
+    def tiny(self) -> Report:
         """The smallest case. Where shapes are fixed a failure there is `generality`, and the task's own shape decides.
 
-        own: go straight to the task's own shape, after a process that was lost at the smallest case.
+        reopen: the process was lost there, and another one goes on with `full`.
         """
-        case = self.spec["cases"]["own"] if own else self.spec["cases"]["tiny"] or self.spec["cases"]["own"]
+        case = self.spec["cases"]["tiny"] or self.spec["cases"]["own"]
         if case["name"] == "own" and self.is_too_large:
             return Report(
                 "tiny",
@@ -368,12 +368,7 @@ class Job:
         self.first_seed, self._nan_seed = self._next_seed(), self._next_seed()
         result = self._case(case, Step(name=case["name"]), self.first_seed, twice=False)
         binds = self.spec["dynamic_shapes"] or self.spec["tiny_declared"] or case["name"] == "own"
-        if (
-            result.class_ is None
-            and self.policy.name != "kernelbench"
-            and case["elements"] <= SCREEN_ELEMENTS
-            and not own
-        ):
+        if result.class_ is None and self.policy.name != "kernelbench" and case["elements"] <= SCREEN_ELEMENTS:
             if self.policy.value and (binds or not self._asks_all()):
                 report = self._screen(case, result, binds=binds)
             else:
