@@ -195,6 +195,18 @@ def test_a_plain_timed_answer_is_not_held_to_the_limit_of_an_extreme_one() -> No
         assert tolerance.compare(half, wanted, limit).is_match(limit) == is_right
 
 
+def test_a_plain_timed_answer_of_many_elements_may_err_once_by_each() -> None:
+    """A multiple of both let operands of a TF32 product be bfloat16 as soon as a kernel knew that it is timed."""
+    job = Scripted([])
+    job._tf32_matters = True
+    random = torch.Generator().manual_seed(1)
+    x, weight = torch.randn(512, 256, generator=random), torch.randn(256, 64, generator=random)
+    wanted, half = x @ weight, (x.bfloat16() @ weight.bfloat16()).float()
+    for rows, is_right in ((512, False), (8, True)):
+        limit = job.timing_limit(0, wanted[:rows], Errors({0: judge.DRAWS * 5e-4}), is_plain=True)
+        assert tolerance.compare(half[:rows], wanted[:rows], limit).is_match(limit) == is_right
+
+
 def test_plain_calls_with_other_weights_err_as_the_reference_does_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a gate is zero in the constructor's own weights nothing of the reference's error shows by them."""
     own = torch.ones(3)

@@ -50,6 +50,8 @@ COMPILE_LIMIT_MS: Final = 150_000
 """For torch.compile, which is quick on most references and takes minutes on a few."""
 DRAWS: Final = 4.0
 """Times what a plain call was seen to err by: the worst of some hundred draws."""
+MANY: Final = 1024
+"""Of so many elements one draw shows what the reference errs by."""
 PLAIN_CASES: Final = ("original", "signs", "own")
 """Whose outputs have the last digits that rounding leaves: no constant rows, nothing saturated by scaling."""
 SCREEN_ELEMENTS: Final = 1 << 16
@@ -1147,13 +1149,15 @@ class Job:
         wanted: Any,
         errors: Errors,
         *,
+        is_plain: bool = False,
         is_extreme: bool = False,
         known: float | None = None,
     ) -> tolerance.Limit:
         """The limit for a sample of a timed output, against the reference's own answer: both may err by it.
 
-        errors: the reference's. is_extreme: of inputs under an extreme transformation, where it is as in a checked
-        call. known: its scale_of().
+        errors: the reference's. is_plain: of inputs as they are drawn: one of many elements may differ by the limit of
+        a checked call and by the reference's error, but not by a multiple of both. is_extreme: of inputs under an
+        extreme transformation, where it is as in a checked call. known: its scale_of().
         """
         tensor, dtype = tolerance.as_tensor(wanted), tolerance.dtype_of(wanted)
         if tensor is None:
@@ -1168,6 +1172,11 @@ class Job:
             return tolerance.Limit(0.0, 0.0, 1.0 - share, math.inf)
         ratio = tolerance.EXTREME_RATIO if is_extreme else 1.0
         limit = tolerance.limit_for(dtype, tensor, error, tf32=self._tf32_matters, ratio=ratio, known=known)
+        if is_plain and limit.rtol and tensor.numel() >= MANY:
+            own = error / 2
+            checked = tolerance.limit_for(dtype, tensor, own / DRAWS, tf32=self._tf32_matters, ratio=ratio, known=known)
+            part = min(1.0, (checked.rtol + own) / limit.rtol)
+            limit = replace(limit, rtol=part * limit.rtol, atol=max(checked.atol, part * limit.atol))
         return replace(limit, ratio=min(limit.ratio, 1.0 - share), outlier=math.inf) if tied else limit
 
     def timing_limit_after(

@@ -495,9 +495,11 @@ class DeviceTimer:
             scales, place = self._job.reference.timed_scales, (self._model, *key)
             if place not in scales and wanted.is_floating_point():
                 scales[place] = tolerance.scale_of(wanted)
-            is_extreme, known = self._drawn[call] in variations.EXTREME, scales.get(place)
-            errors = self._job.errors(self._drawn[call], self._weights)
-            self._limits[key] = self._job.timing_limit(leaf, wanted, errors, is_extreme=is_extreme, known=known)
+            transform = self._drawn[call]
+            self._limits[key] = self._job.timing_limit(
+                leaf, wanted, self._job.errors(transform, self._weights), is_plain=transform is None,
+                is_extreme=transform in variations.EXTREME, known=scales.get(place),
+            )  # fmt: skip
         return self._limits[key]
 
     def _is_compared(self) -> bool:
