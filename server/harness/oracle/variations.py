@@ -33,6 +33,7 @@ LOUD: Final = (5.0, 90.0)
 """The largest overflows an exponential, and with it no value of a softmax is zero: the smallest is no further away than
 the range of float32."""
 EIGHTFOLD: Final = 8.0
+FOURFOLD: Final = 4.0
 SMALL: Final = 1e-3
 FILLED_STEPS: Final = 5
 """Powers of two, from 1 on, by which the values of `filled` are multiplied: some are visible in large sums."""
@@ -366,12 +367,13 @@ def signs(tensor: torch.Tensor, seed: int) -> bool:
 
 
 def spikes(tensor: torch.Tensor, seed: int) -> bool:
-    """A few values multiplied by a large factor at secret places, and some rows made constant."""
+    """A few values multiplied by a large factor at secret places, and some rows made constant, every other one of them
+    but for one place."""
     if is_flags(tensor):
         return False
     flat = _flat(tensor)
     if flat is None or is_symmetric(tensor):
-        tensor.mul_(4.0)
+        tensor.mul_(FOURFOLD)
         return True
     if tensor.dim() >= 2 and not has_zeros(tensor):
         rows = min(64, max(1, int(tensor.shape[0] * ROW_SHARE)))
@@ -380,6 +382,10 @@ def spikes(tensor: torch.Tensor, seed: int) -> bool:
         first_of_each = (chosen, *[0] * (tensor.dim() - 1))
         first = tensor[first_of_each]
         tensor[chosen] = _summable(first).reshape(-1, *[1] * (tensor.dim() - 1))
+        # A few places of a row do not show whether it is constant. No spike: it would hide those of other rows.
+        some = chosen[1::2]
+        places = torch.randint(0, tensor.shape[-1], some.shape, generator=_generator(tensor, seed), device=tensor.device)
+        tensor[(some, *[0] * (tensor.dim() - 2), places)] *= FOURFOLD
     return sparse(tensor, seed)
 
 
