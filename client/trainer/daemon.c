@@ -80,7 +80,7 @@ call(struct http_client *c, const char *method, const char *path, const char *ru
         /* 409 for a key: the daemon is still at the same request, which had lost its connection. */
         bool is_busy = rc == 0 && (a.status == 429 || a.status == 503 || (run && a.status == 409));
         bool is_away = ((rc == ERR_UNAVAILABLE || rc == ERR_TIMEOUT) && !http_client_is_distrusted(c)) ||
-                       (rc == 0 && a.status == 503);
+                       (rc == 0 && a.status >= 502 && a.status <= 504); /* 502, 504: a proxy's */
         double away_s = (double)(clock_monotonic_ns() - start_ns) / 1e9;
         if (is_busy || (is_away && away_s < AWAY_LIMIT_S)) {
             double s = a.retry_after_s > 0 ? a.retry_after_s : 1;

@@ -9,6 +9,7 @@
 #include "common/auto.h"
 #include "common/hash.h"
 #include "common/http_client.h"
+#include "common/utf8.h"
 
 enum { TEXT_MAX = 1024 * 1024 };
 
@@ -186,8 +187,8 @@ read_choice(json_t *choice, uint64_t seed)
     json_t *answer = json_pack("{s:I}", "seed", (json_int_t)(seed & INT32_MAX));
     /* An answer without an end would fill the disk; the cut is reported. */
     size_t size = json_is_string(text) ? json_string_length(text) : 0;
-    json_object_set_new(answer, "text",
-                        json_stringn(size ? json_string_value(text) : "", size < TEXT_MAX ? size : TEXT_MAX));
+    size_t kept = size > TEXT_MAX ? utf8_cut(json_string_value(text), TEXT_MAX) : size;
+    json_object_set_new(answer, "text", json_stringn(size ? json_string_value(text) : "", kept));
     if (size > TEXT_MAX)
         json_object_set_new(answer, "cut_bytes", json_integer((json_int_t)(size - TEXT_MAX)));
     copy_known(answer, "finish_reason", json_object_get(choice, "finish_reason"));

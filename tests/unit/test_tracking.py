@@ -100,4 +100,4 @@ def test_what_is_missing_is_named(
     assert tracking.main(["other", "--to=wandb"]) == 1 and "the run other" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "mlflow", None)
     assert tracking.main(["r/1", "--to=mlflow"]) == 3
-    assert "pip install 'verifierd-client[mlflow]'" in capsys.readouterr().err and not logged
+    assert "pip install './client/python[mlflow]'" in capsys.readouterr().err and not logged

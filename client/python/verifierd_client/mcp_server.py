@@ -1,7 +1,7 @@
 """A server of the Model Context Protocol, so that an agent can have its kernels verified: `verifierd-mcp`.
 
 It uses standard input and output, and calls the daemon of VERIFIERD_URL with VERIFIERD_TOKEN. It needs the
-package mcp: pip install 'verifierd-client[mcp]'.
+package mcp: pip install './client/python[mcp]'.
 """
 
 from __future__ import annotations

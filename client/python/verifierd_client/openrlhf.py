@@ -38,14 +38,28 @@ def _step() -> int | None:
     return int(Path(path).read_text().split()[0]) if path else None
 
 
+def _answer_of(query: str, prompt: str) -> str | None:
+    """What follows the prompt, of which a tokenizer may have left out spaces. None: the query begins otherwise."""
+    if query.startswith(prompt):
+        return query[len(prompt) :]
+    at = 0
+    for one in "".join(prompt.split()):
+        while query[at : at + 1].isspace():
+            at += 1
+        if query[at : at + 1] != one:
+            return None
+        at += 1
+    return query[at:]
+
+
 def reward_func(queries: list[str], prompts: list[str], labels_: list[object]) -> dict[str, Any]:
     """rewards, scores (correctness) and extra_logs. A row's label says the task; without a verdict its reward is 0."""
     told = labels(step=_step())
     numbers = []
     for query, prompt, label in zip(queries, prompts, labels_, strict=True):
         verdict = None
-        if query.startswith(prompt):
-            verdict = judge_row(_client(), label, query[len(prompt) :], reward=_reward(), metadata=told)
+        if (answer := _answer_of(query, prompt)) is not None:
+            verdict = judge_row(_client(), label, answer, reward=_reward(), metadata=told)
         else:  # the prompt may hold a solution
             warnings.warn("a query does not begin with its prompt: it has no reward", stacklevel=2)
         numbers.append(numbers_of(verdict or {}))

@@ -32,7 +32,7 @@ def judge_row(client: Client, task: object, answer: str, **options: object) -> V
 
 
 def judge_rows(client: Client, task: object, answers: Sequence[str], **options: object) -> list[Verdict | None]:
-    """The verdicts of a group; an answer that is refused by itself is left out, and the others are a group."""
+    """The verdicts of a group. An answer that is refused is left out; a group that is too long is judged in halves."""
     found: list[Verdict | None] = [None] * len(answers)
     left = list(range(len(answers)))
     while left:
@@ -42,6 +42,12 @@ def judge_rows(client: Client, task: object, answers: Sequence[str], **options: 
             if is_of_run(error, task):
                 raise
             at = re.match(r"/candidates/(\d+)(/|$)", error.pointer)
+            if error.status == 413 and not at and len(left) > 1:
+                for half in (left[: len(left) // 2], left[len(left) // 2 :]):
+                    judged = judge_rows(client, task, [answers[row] for row in half], **options)
+                    for row, each in zip(half, judged, strict=True):
+                        found[row] = each
+                break
             _warn(error, 1 if at else len(left))
             if not at:
                 break

@@ -13,11 +13,15 @@ import asyncio
 import functools
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from .client import Client, labels
 from .numbers import numbers_of
 from .rows import judge_rows
+
+_pool = ThreadPoolExecutor(256, "verifierd")
+"""asyncio's own has 32 threads at most: a daemon that is away would hold so many samples at a time."""
 
 
 @functools.lru_cache
@@ -37,7 +41,8 @@ async def _rewards(samples: list[Any]) -> list[float]:
     told = labels(step=(samples[0].metadata or {}).get("rollout_id"))
     options = {"reward": json.loads(kind) if kind.lstrip().startswith("{") else kind, "metadata": told}
     answers = [sample.response for sample in samples]
-    verdicts = await asyncio.to_thread(judge_rows, _client(), samples[0].label, answers, **options)
+    judge = functools.partial(judge_rows, _client(), samples[0].label, answers, **options)
+    verdicts = await asyncio.get_running_loop().run_in_executor(_pool, judge)
     rewards = []
     for sample, verdict in zip(samples, verdicts, strict=True):
         numbers = numbers_of(verdict or {})

@@ -2,7 +2,7 @@
 
 For each step of the run (metadata.run and metadata.step): the mean reward, the shares of verdicts that were correct,
 that cheated and that were faster than the reference, the best speed-up, and how many verdicts there were. Each library
-is an extra of this package: pip install 'verifierd-client[wandb]', [mlflow], [tensorboard]. Its own settings hold, such
+is an extra of this package: pip install './client/python[wandb]', [mlflow], [tensorboard]. Its own settings hold, such
 as WANDB_MODE, WANDB_PROJECT, MLFLOW_TRACKING_URI and MLFLOW_EXPERIMENT_NAME.
 """
 
@@ -94,7 +94,7 @@ def main(arguments: list[str] | None = None) -> int:
         with SINKS[given.to](given.run, given.directory) as log:
             last = export(client, given.run, log, given.follow)
     except ImportError as error:
-        print(f"tracking: {error}: pip install 'verifierd-client[{given.to}]'", file=sys.stderr)
+        print(f"tracking: {error}: pip install './client/python[{given.to}]'", file=sys.stderr)
         return 3
     except VerifierdError as error:
         print(f"tracking: {error}", file=sys.stderr)
