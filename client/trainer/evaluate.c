@@ -405,11 +405,14 @@ add_ablation(struct evaluate *e, json_t *report, struct error *err)
 static void
 print_row(const char *what, json_t *m)
 {
-    printf("%-13s %5.0f %8.1f%% %8.1f%% %8.1f%% %8.1f%% %8.1f%% %8.1f%%", what,
+    char fast[16] = "-"; /* of correct answers, none of which was timed */
+
+    if (json_is_number(json_object_get(json_object_get(m, "fast_p"), "1")))
+        snprintf(fast, sizeof(fast), "%.1f%%", number_under(m, "fast_p", "1"));
+    printf("%-13s %5.0f %8.1f%% %8.1f%% %8.1f%% %8.1f%% %9s %8.1f%%", what,
            number_under(m, "num_tasks", NULL), number_under(m, "extracted_rate", NULL),
            number_under(m, "valid_rate", NULL), number_under(m, "compiled_rate", NULL),
-           number_under(m, "correct_rate", NULL), number_under(m, "fast_p", "1"),
-           number_under(m, "pass_at", "1"));
+           number_under(m, "correct_rate", NULL), fast, number_under(m, "pass_at", "1"));
     if (json_is_number(json_object_get(m, "speedup_geomean")))
         printf("  %.2f (%.2f to %.2f)\n", number_under(m, "speedup_geomean", NULL),
                number_under(m, "speedup_geomean_lo", NULL), number_under(m, "speedup_geomean_hi", NULL));

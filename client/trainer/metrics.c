@@ -176,8 +176,9 @@ metrics_json(const struct round_result *results, size_t n, int level)
     json_t *fast = json_object();
     for (size_t i = 0; i < ARRAY_LEN(fast_p); i++) {
         char name[16];
+        bool is_known = fast_p[i] == 0 || s.n_logs > 0 || s.correct == 0; /* as in the daemon's curves of a run */
         snprintf(name, sizeof(name), "%g", fast_p[i]);
-        json_object_set_new(fast, name, real_or_null(s.fast[i] / whole));
+        json_object_set_new(fast, name, real_or_null(is_known ? s.fast[i] / whole : NAN));
     }
     json_object_set_new(out, "fast_p", fast);
     json_object_set_new(out, "pass_at", pass_json(results, n, level));
