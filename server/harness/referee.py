@@ -15,6 +15,7 @@ import select
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -392,6 +393,12 @@ class Referee:
             report = timed(run)
         except NotTheCandidate as broken:
             error = {"type": type(broken).__name__, "text": str(broken)[:8192], "line": None}
+            report = Report("reference", "fail", "infra", error=error)
+        except (torch.AcceleratorError, torch.OutOfMemoryError):  # another process is what helps
+            raise
+        except Exception as mistake:  # of ours, or data of a task that nobody foresaw: no candidate is to blame
+            traceback.print_exc()
+            error = {"type": type(mistake).__name__, "text": "the referee could not judge it", "line": None}
             report = Report("reference", "fail", "infra", error=error)
         body = report.json(job)
         if report.outcome == "fail":

@@ -170,10 +170,10 @@ _OTHERS: Final[dict[str, Function]] = {
     "fast_sinf": torch.sin,
     "fast_tanf": torch.tan,
     "fast_tanhf": torch.tanh,
-    "isnan": _to(torch.int32, torch.isnan),
-    "isinf": _to(torch.int32, torch.isinf),
-    "isfinited": _to(torch.int32, torch.isfinite),
-    "finitef": _to(torch.int32, torch.isfinite),
+    "isnan": torch.isnan,
+    "isinf": torch.isinf,
+    "isfinited": torch.isfinite,
+    "finitef": torch.isfinite,
     "signbit": _to(torch.int32, torch.signbit),
     "popc": lambda x: _bits(x).sum(0).int(),
     "clz": _leading_zeros,
@@ -196,6 +196,7 @@ _OTHERS: Final[dict[str, Function]] = {
 }
 
 _KINDS: Final = {
+    torch.bool: tl.int1,
     torch.int32: tl.int32,
     torch.int64: tl.int64,
     torch.float32: tl.float32,

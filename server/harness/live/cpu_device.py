@@ -80,7 +80,6 @@ _ANSWERS: Final[dict[Any, Callable[..., Any]]] = {
     torch.Tensor.cuda: _itself,
     torch.Tensor.pin_memory: _itself,
     torch.Tensor.is_pinned: _true,
-    torch.Tensor.record_stream: lambda *_: None,
 }
 
 # Their first argument after the tensor may be a device index.

@@ -239,7 +239,7 @@ def small(tensor: torch.Tensor, seed: int) -> bool:
 
 def zeros(tensor: torch.Tensor, seed: int) -> bool:
     """Some values, and some whole rows (last dimension), are exactly zero."""
-    if is_label(tensor) or is_symmetric(tensor):
+    if not tensor.dim() or is_label(tensor) or is_symmetric(tensor):  # one value is a label, but for NaN
         return False
     drawn = torch.rand(tensor.shape, generator=_generator(tensor, seed), device=tensor.device)
     tensor.masked_fill_(drawn < ZERO_SHARE, 0.0)

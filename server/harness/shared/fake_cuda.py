@@ -349,6 +349,8 @@ def install_torch_cuda(device: Device) -> None:
         answers[name] = constant(None)
     for name, answer in answers.items():
         setattr(torch.cuda, name, answer)
+    tensor: Any = torch.Tensor
+    tensor.record_stream = constant(None)  # torch's own takes no stream but its own, and asks modes only then
     accelerator: Any = torch.accelerator
     accelerator.device_index = _Selected
     accelerator.is_available = answers["is_available"]

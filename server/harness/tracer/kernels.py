@@ -133,7 +133,7 @@ class Kernels:
         if isinstance(value, float):
             return float(value)
         if isinstance(value, str):
-            return str(value)
+            return str.__str__(value)  # of an enumeration's member the text, where str() gives its name
         if isinstance(value, tuple | list) and not hasattr(value, "_fields"):
             return tuple(self.constant(item) for item in value)
         if isinstance(value, JITFunction):
@@ -260,7 +260,11 @@ class Compiled:
         return self
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        return lambda *args, stream=None: self._jit.run(*args, grid=grid, warmup=False, **self._options)
+        def launch(*args: Any, stream: Any = None) -> Any:
+            named = dict(zip(self._jit.arg_names, args, strict=True))  # a parameter may be called as an option is
+            return self._jit.run(grid=grid, warmup=False, **{**self._options, **named})
+
+        return launch
 
 
 class Launches:

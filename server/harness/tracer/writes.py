@@ -77,6 +77,8 @@ def _written_by(call: ast.Call, origin: dict[str, set[str]], scope: dict[str, An
         return of_base.union(*(_mentioned(argument, origin) for argument in first))
     if name.startswith("inline_asm"):
         return mentioned
+    if isinstance(call.func, ast.Name) and name in origin:  # a function that is an argument
+        return mentioned
     callee = scope.get(name) if isinstance(call.func, ast.Name) else None
     if not isinstance(callee, JITFunction):
         return set()
