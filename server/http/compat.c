@@ -12,6 +12,7 @@
 #include "common/json.h"
 #include "common/limits.h"
 #include "common/log.h"
+#include "common/policy.h"
 #include "common/reward.h"
 #include "server/submission/seen.h"
 #include "server/verdict/disclosure.h"
@@ -151,10 +152,16 @@ read_options(struct exchange *x, struct compat_job *job)
     const char *policy = target_value(&x->target, "policy"), *reward = target_value(&x->target, "reward"),
                *fill = target_value(&x->target, "fill"), *reply = target_value(&x->target, "reply"),
                *run = target_value(&x->target, "run");
-    char *end;
+    char *end, text[sizeof(struct json_fault) + 2];
+    struct policy rules;
+    struct json_fault fault;
 
     if (policy && !(job->policy = name_or_object(policy)))
         return exchange_bad_parameter(x, "policy", "is neither a name nor a JSON object");
+    if (job->policy && policy_read(job->policy, "", &rules, &fault) != 0) {
+        snprintf(text, sizeof(text), "%s%s%s", fault.pointer, *fault.pointer ? ": " : "", fault.text);
+        return exchange_bad_parameter(x, "policy", text);
+    }
     if (reward && !(job->reward = name_or_object(reward)))
         return exchange_bad_parameter(x, "reward", "is neither a name nor a JSON object");
     if (job->reward && !is_reward_alone(x, job->reward))

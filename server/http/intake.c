@@ -170,6 +170,8 @@ check_type(struct exchange *x)
 
     if (is_source_type(x->route, type)) {
         x->is_raw = true;
+        if (!target_value(&x->target, "task"))
+            return exchange_bad_parameter(x, "task", "is missing: a source has its task in the address");
         if (!as || strcmp(as, "candidate") == 0 || strcmp(as, "completion") == 0)
             return true;
         return exchange_bad_parameter(x, "as", "is one of candidate, completion");

@@ -213,6 +213,8 @@ found_bundle(struct exchange *x, struct look *l)
 {
     if (l->call.document)
         exchange_json(x, 200, ptr_take(&l->call.document));
+    else if (l->seen.rows[0].state == SUBMISSION_CANCELLED)
+        exchange_problem(x, PROBLEM_NOT_FOUND, "%s is cancelled, and never has a verdict", l->id);
     else
         exchange_problem(x, PROBLEM_UNFINISHED, "%s is %s, and has no verdict", l->id,
                          submission_state_name(l->seen.rows[0].state));

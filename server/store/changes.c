@@ -108,6 +108,17 @@ change_add_task(struct store_backend *b, void *what, struct error *err)
 
 #define NAMES "look at the names of a task"
 
+/* Replaces the shown name by this one (NULL: the oldest) once no client has the shown name for the task any more. */
+static int
+show(struct store_backend *b, const char *id, const char *name, struct error *err)
+{
+    return change(b, "show another name of a task",
+                  "UPDATE task SET name = coalesce($2, (SELECT a.name FROM task_alias a WHERE a.task_id = $1"
+                  " ORDER BY a.created_ms, a.name LIMIT 1)) WHERE id = $1 AND NOT EXISTS"
+                  " (SELECT 1 FROM task_alias a WHERE a.task_id = $1 AND a.name = task.name)",
+                  SQL_VALUES(sql_text(id), sql_text(name)), NULL, err);
+}
+
 int
 change_name_task(struct store_backend *b, void *what, struct error *err)
 {
@@ -120,8 +131,10 @@ change_name_task(struct store_backend *b, void *what, struct error *err)
         " ON CONFLICT (client, name) DO UPDATE SET name = t.name WHERE t.task_id = excluded.task_id",
         SQL_VALUES(sql_text(n->id), sql_text(n->client), sql_text(n->name), sql_int(n->now_ms)), &named, err);
 
-    if (rc < 0 || named > 0)
+    if (rc < 0)
         return rc;
+    if (named > 0)
+        return show(b, n->id, n->name, err);
     rc = ask(b, NAMES, "SELECT task_id FROM task_alias WHERE client = $1 AND name = $2",
              SQL_VALUES(sql_text(n->client), sql_text(n->name)), other, sizeof(other), err);
     return rc < 0 ? rc : error_set(err, ERR_CONFLICT, "\"%.100s\" is the name of %s", n->name, other);
@@ -149,17 +162,6 @@ forget(struct store_backend *b, const struct store_naming *n, struct error *err)
     return change(b, "forget a name",
                   "DELETE FROM task_alias WHERE task_id = $1 AND (CAST($2 AS text) IS NULL OR client = $2)",
                   SQL_VALUES(sql_text(n->id), sql_text(n->client)), NULL, err);
-}
-
-/* Replaces the shown name by this one (NULL: the oldest) once no client has the shown name for the task any more. */
-static int
-show(struct store_backend *b, const char *id, const char *name, struct error *err)
-{
-    return change(b, "show another name of a task",
-                  "UPDATE task SET name = coalesce($2, (SELECT a.name FROM task_alias a WHERE a.task_id = $1"
-                  " ORDER BY a.created_ms, a.name LIMIT 1)) WHERE id = $1 AND NOT EXISTS"
-                  " (SELECT 1 FROM task_alias a WHERE a.task_id = $1 AND a.name = task.name)",
-                  SQL_VALUES(sql_text(id), sql_text(name)), NULL, err);
 }
 
 int

@@ -136,6 +136,13 @@ seconds_taken(const struct submission_row *row)
     return fmax(0, (double)(row->finished_ms - row->created_ms) / 1000); /* a clock may be set back */
 }
 
+/* What sums count: none where it takes a rank, which cheats alone do not wait for. */
+static double
+counted_reward(const struct attempt *j, json_t *verdict)
+{
+    return reward_needs_rank(&j->reward) ? NAN : number_or_nan(verdict, "reward");
+}
+
 /* The row of a finished submission; verdict: given, as it is in the row. False: there was no memory for it. */
 static bool
 fill_row(struct submission *s, json_t **verdict)
@@ -157,7 +164,7 @@ fill_row(struct submission *s, json_t **verdict)
     AUTO_FREE char *text = *verdict ? json_text(*verdict) : NULL;
     if (!text || (stage && !j->row.stage) || (!is_cancelled && !j->row.class_))
         return false;
-    j->row.reward = number_or_nan(*verdict, "reward");
+    j->row.reward = counted_reward(j, *verdict);
     j->row.verdict = ptr_take(&text);
     return true;
 }
@@ -230,7 +237,7 @@ submission_conclude_as(struct submission *s, const struct submission_row *from, 
     submission_move(s, EVENT_FINISH);
     row->state = SUBMISSION_DONE;
     row->attempts = s->attempts;
-    row->reward = number_or_nan(verdict, "reward");
+    row->reward = counted_reward(s->attempt, verdict);
     note_verdict(s, verdict);
     s->is_shared = true;
     counters_finish(s->funnel->counters, class_find(row->class_), seconds_taken(row), true);
