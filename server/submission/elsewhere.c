@@ -262,8 +262,10 @@ tell(struct elsewhere *e, struct look *look)
         look->client = NULL;
         entry->is_known = true;
     }
-    if (look->is_unfinished)
+    if (look->is_unfinished) {
+        entry->is_news = true;
         return;
+    }
     look->news.verdict = look->verdict;
     look->news.members = look->members;
     end_following(e, entry);

@@ -32,6 +32,7 @@ struct elsewhere_entry {
     struct client *owner; /* it was accepted here and counts as its client's that waits; NULL: it does not */
     struct funnel_wait *waits; /* head of a list that is the caller's */
     bool is_known;             /* it is a submission, and the fields above have its owner */
+    bool is_news;              /* its end is an event: it was seen unfinished, or a stream waits for it */
 };
 
 struct elsewhere_member {

@@ -52,6 +52,7 @@ others_take(struct submission *s)
     scheduler_end_rerun(f->scheduler, &s->job); /* nothing moves it, which would */
     scheduler_release_slot(f->scheduler, &s->job);
     e->group = s->group;
+    e->is_news = true;
     waits_move(&s->waits, &e->waits);
     registry_remove(&f->registry, &s->entry);
     if (s->group)
@@ -92,7 +93,7 @@ leave_group(struct funnel *f, struct elsewhere_entry *e, const char *verdict)
 static void
 end(struct funnel *f, struct elsewhere_entry *e, const char *verdict)
 {
-    if (verdict)
+    if (verdict && e->is_news) /* else it had ended before it was asked for, and was told then */
         funnel_tell(f, &(struct funnel_event){ FUNNEL_EVENT_VERDICT, e->id, e->group_id, e->client, NULL,
                                                false, 0, verdict, NULL });
     waits_notify(&e->waits);
@@ -148,12 +149,12 @@ others_seen_cb(void *arg, struct elsewhere_entry *e, const struct elsewhere_news
 void
 funnel_watch(struct funnel *f, const char *id, const char *group, const char *client)
 {
+    struct elsewhere_entry *e = elsewhere_find(f->elsewhere, id);
+
     if (group && *group)
         follow_member(f, group, id, client);
-    else if (submission_by_id(f, id) || elsewhere_find(f->elsewhere, id))
-        return;
-    else if (group)
-        elsewhere_add(f->elsewhere, id, "", client);
-    else
-        elsewhere_ask(f->elsewhere, id);
+    else if (!e && !submission_by_id(f, id))
+        group ? elsewhere_add(f->elsewhere, id, "", client) : elsewhere_ask(f->elsewhere, id);
+    if ((e = elsewhere_find(f->elsewhere, id)))
+        e->is_news = true;
 }
