@@ -57,10 +57,15 @@
 #define TWIN "(SELECT true FROM job t WHERE t.content = job.content AND t.state = 1 AND t.node <> $1 LIMIT 1)"
 #define CONTENT "CASE cancel WHEN 0 THEN content END AS content"
 #define FREE "(NOT (" AWAY ") AND " TWIN " IS NULL)"
-/* How many more of a client may run, NULL: any number; limits: a parameter, as in store_wants. */
-#define ROOM(limits)                                                                          \
-    "CASE WHEN client <> '' AND " limits "::jsonb ?| ARRAY[client, '*'] THEN verifierd.room(" \
-    "client, (coalesce(" limits "::jsonb -> client, " limits "::jsonb -> '*'))::bigint) END"
+/*
+ * How many more of a client may run, NULL: any number; of: the table with the client; limits: a parameter, as in
+ * store_wants. Of a group that one node judges alone some are claimed and wait for the rest, which must not wait for
+ * them: they are not counted here, and the node limits them as a daemon by itself does.
+ */
+#define ROOM(of, limits)                                                                             \
+    "CASE WHEN client <> '' AND " limits "::jsonb ?| ARRAY[client, '*'] THEN verifierd.room(client," \
+    " (coalesce(" limits "::jsonb -> client, " limits "::jsonb -> '*'))::bigint + (SELECT count(*)"  \
+    " FROM job p WHERE p.client = " of ".client AND p.state = 1 AND p.together IS NOT NULL)) END"
 #define GPU "coalesce(gpu, '')"
 #define BY_FLOW " ORDER BY " GPU ", priority, client, id"
 #define OF_KIND GPU " = kind.gpu AND priority = kind.priority"
@@ -78,7 +83,7 @@
     ") next) SELECT * FROM walk LIMIT " CLIENTS_MOST ")"
 #define WALK_ON WALK(" AND client > $6", "")
 #define WALK_FROM_THE_FIRST WALK("", " AND client <= $6")
-#define ROOM_OF_EACH ROOM("$5")
+#define ROOM_OF_EACH ROOM("flow", "$5")
 #define SHARES                                                                                             \
     KINDS ", flow AS MATERIALIZED (SELECT kind.*, near.*, row_number() OVER (PARTITION BY gpu,"            \
           " priority ORDER BY client <= $6, client) AS nth FROM kind CROSS JOIN LATERAL (" WALK_ON         \
@@ -252,7 +257,8 @@ check_room(struct pgsql *p, const char *id, const char *limits, struct error *er
 {
     AUTO_RESULT PGresult *row = NULL;
     int rc = pg_ask(&p->link, "look for a submission",
-                    "SELECT client FROM job WHERE id = $1 AND state = 0 AND " ROOM("$2") " <= 0",
+                    "SELECT client FROM job WHERE id = $1 AND state = 0 AND together IS NULL"
+                    " AND " ROOM("job", "$2") " <= 0",
                     SQL_VALUES(sql_text(id), sql_text(limits)), &row, err);
     return rc == 0 && PQntuples(row) == 1
                ? error_set(err, ERR_FULL, "of the client %s as many run as may", pg_column_text(row, 0, 0))
@@ -269,14 +275,13 @@ claim(struct store_backend *b, struct store_order *o, struct error *err)
     AUTO_RESULT PGresult *row = NULL;
     int rc = pg_ask(
         &p->link, "claim a submission",
-        "WITH " CLAIM(
-            "SELECT id, together, " CONTENT " FROM job WHERE NOT (" AWAY ") AND id = $3"
-            " AND (state = 0 OR (state = 1 AND node = $1 AND claim = $4))"
-            " AND (cancel > 0 OR position(" GPU " IN $6) > 0)"
-            " AND ($7::int = 0 OR NOT (handed_on OR gpu IS NOT NULL OR together IS NOT NULL))"
-            " AND (cancel > 0 OR state = 1 OR coalesce(" ROOM("$8") ", 1) > 0)"
-                                                                    " AND EXISTS (SELECT FROM lease)" LOCKED,
-            "CASE state WHEN 0 THEN attempts ELSE $5 END"),
+        "WITH " CLAIM("SELECT id, together, " CONTENT " FROM job WHERE NOT (" AWAY ") AND id = $3"
+                      " AND (state = 0 OR (state = 1 AND node = $1 AND claim = $4))"
+                      " AND (cancel > 0 OR position(" GPU " IN $6) > 0)"
+                      " AND ($7::int = 0 OR NOT (handed_on OR gpu IS NOT NULL OR together IS NOT NULL))"
+                      " AND (cancel > 0 OR state = 1 OR together IS NOT NULL"
+                      " OR coalesce(" ROOM("job", "$8") ", 1) > 0) AND EXISTS (SELECT FROM lease)" LOCKED,
+                      "CASE state WHEN 0 THEN attempts ELSE $5 END"),
         SQL_VALUES(sql_text(l->node), sql_int(l->epoch), sql_text(held->id), sql_int(held->number),
                    sql_int(held->attempts), sql_text(wants->gpu), sql_int(wants->is_compiler),
                    sql_text(wants->limits)),
