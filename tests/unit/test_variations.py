@@ -253,23 +253,6 @@ def test_some_row_is_zero_throughout() -> None:
         assert (x == 0).all(-1).any() and not (x == 0).all()
 
 
-def test_an_input_is_asked_once_what_it_is_where_that_is_remembered() -> None:
-    """Of draws that differ in their values alone; elsewhere a tensor is asked each time."""
-    kinds: list[variations.Kinds] = [{}, {}]
-
-    def changes(labels: torch.Tensor, known: list[variations.Kinds] | None) -> list[bool]:
-        tensors = [labels, torch.randn(64)]
-        before = [tensor.clone() for tensor in tensors]
-        variations.apply("large", tensors, 3, known)
-        return [not torch.equal(*pair) for pair in zip(tensors, before, strict=True)]
-
-    classes = torch.tensor([0.0, 1.0] * 32)
-    assert changes(classes, kinds) == [False, True]
-    assert (kinds[0]["is_label"], kinds[1]["is_label"]) == (True, False)
-    assert changes(torch.randn(64), kinds) == [False, True]
-    assert changes(torch.randn(64), None) == [True, True]
-
-
 def test_who_chooses_among_equals_gets_none_and_an_index_is_never_varied() -> None:
     chooses, computes = {"breaks_ties": True}, {"breaks_ties": False, "varies_integers": True}
     names = ("ties", "zeros", "spikes", "ends", "small")

@@ -866,13 +866,11 @@ class Job:
         synchronize(self._device)
         return tree
 
-    def transform(
-        self, case: Json, transform: str, tree: Any, seed: int, known: Sequence[variations.Kinds] | None = None
-    ) -> bool:
-        """Whether it changed anything. The change is queued. known: as of variations.apply()."""
+    def transform(self, case: Json, transform: str, tree: Any, seed: int) -> bool:
+        """Whether it changed anything. The change is queued."""
         views = self.reference.views(tree)
         name = variations.name_for(transform, case, is_half=_has_halves(views))
-        return name is not None and variations.apply(name, views, seed, known)
+        return name is not None and variations.apply(name, views, seed)
 
     def _takes_other_weights(self, case: Json) -> bool:
         """The reference is finite with the other weights, and agrees with itself in fp64; asked once for a task."""

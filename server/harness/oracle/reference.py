@@ -493,8 +493,6 @@ class Reference:
         """What it errs by on plain inputs, by model and precision."""
         self.timed_scales: dict[tuple[str, str | None, int], float] = {}
         """scale_of() a timed answer, by model, transformation and output: as the first one had it."""
-        self.timed_kinds: list[variations.Kinds] = []
-        """Of each of the inputs that are timed."""
         self._viewed: tuple[Any, list[torch.Tensor]] | None = None  # the tree that was looked at last
         self.told_seed = secrets.randbits(62)
         """Of inputs whose answers decide nothing: all submissions share them."""

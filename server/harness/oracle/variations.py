@@ -9,8 +9,7 @@ itself in fp64 and answer something else than before, else another takes its pla
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import torch
@@ -51,23 +50,6 @@ ROWS_MAX: Final = 1 << 24
 SAMPLE: Final = 65536
 CHUNK: Final = 1 << 28
 """Elements handled at once, so that a large input needs little additional memory."""
-KNOWN: Final = "known_kinds"
-
-Kinds = dict[str, bool]
-"""What an input of a task is, by the name of the question; its draws differ in their values alone."""
-
-
-def _kind(ask: Callable[[torch.Tensor], bool]) -> Callable[[torch.Tensor], bool]:
-    """A question for which the GPU is waited for: asked once where apply() has a memory for this input."""
-
-    @functools.wraps(ask)
-    def answer(tensor: torch.Tensor) -> bool:
-        known: Kinds = getattr(tensor, KNOWN, {})
-        if ask.__name__ not in known:
-            known[ask.__name__] = ask(tensor)
-        return known[ask.__name__]
-
-    return answer
 
 
 def _generator(tensor: torch.Tensor, seed: int) -> torch.Generator:
@@ -83,7 +65,6 @@ def _flat(tensor: torch.Tensor) -> torch.Tensor | None:
     return tensor.as_strided((tensor.numel(),), (1,))
 
 
-@_kind
 def is_symmetric(tensor: torch.Tensor) -> bool:
     """A square matrix (last two dimensions) that equals its transpose."""
     if tensor.dim() < 2 or tensor.shape[-1] != tensor.shape[-2] or tensor.shape[-1] < 2:
@@ -91,14 +72,12 @@ def is_symmetric(tensor: torch.Tensor) -> bool:
     return bool(torch.equal(tensor, tensor.transpose(-1, -2)))
 
 
-@_kind
 def is_label(tensor: torch.Tensor) -> bool:
     """At most two values in an even sample: classes, masks, flags. Scaled or offset they would mean nothing."""
     values = tensor.reshape(-1)[:: max(1, tensor.numel() // SAMPLE)]
     return bool(((values == values.min()) | (values == values.max())).all())
 
 
-@_kind
 def is_flags(tensor: torch.Tensor) -> bool:
     """Zeros and ones in an even sample, both: yes and no, also where other numbers could stand."""
     values = tensor.reshape(-1)[:: max(1, tensor.numel() // SAMPLE)]
@@ -106,7 +85,6 @@ def is_flags(tensor: torch.Tensor) -> bool:
     return bool(ones.any() and not ones.all() and (ones | (values == 0)).all())
 
 
-@_kind
 def has_zeros(tensor: torch.Tensor) -> bool:
     """Zeros in an even sample: a structure (triangular, sparse, one-hot) whose places may be part of the task."""
     flat = _flat(tensor)
@@ -115,7 +93,6 @@ def has_zeros(tensor: torch.Tensor) -> bool:
     return bool((flat[:: max(1, flat.numel() // SAMPLE)] == 0).any())
 
 
-@_kind
 def is_sorted(tensor: torch.Tensor) -> bool:
     """Every row (last dimension) rises: edges of intervals, offsets. Drawn at random none does."""
     if tensor.dim() == 0 or tensor.shape[-1] < 3:
@@ -124,11 +101,6 @@ def is_sorted(tensor: torch.Tensor) -> bool:
     if not bool((first[1:] >= first[:-1]).all() and first[0] < first[-1]):
         return False
     return bool((tensor[..., 1:] >= tensor[..., :-1]).all())
-
-
-@_kind
-def is_one_value(tensor: torch.Tensor) -> bool:
-    return not bool((tensor != tensor.reshape(-1)[0]).any())
 
 
 def _row_parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -200,7 +172,7 @@ def opposed(tensor: torch.Tensor, seed: int) -> bool:
 def filled(tensor: torch.Tensor, seed: int) -> bool:
     """A tensor of one value throughout gets others. In place of zero (a bias, a state to begin with): none negative,
     small and large. Of another value (a weight, a factor): up to twice that."""
-    if not is_one_value(tensor):
+    if bool((tensor != tensor.reshape(-1)[0]).any()):
         return False
     drawn = torch.rand((2, *tensor.shape), generator=_generator(tensor, seed), device=tensor.device)
     if bool((tensor != 0).any()):
@@ -487,13 +459,8 @@ REARRANGING: Final = ("permuted", "shifted")
 """Applied to the first case's own inputs: the same values in other places, which a remembered answer does not match."""
 
 
-def apply(name: str, tensors: list[torch.Tensor], seed: int, known: Sequence[Kinds] | None = None) -> bool:
-    """Transform all floating-point tensors (`ends`: all integers); False when there was nothing that it changes.
-
-    known: of each tensor, from earlier draws of the same inputs; what is found out is added.
-    """
-    for tensor, memory in zip(tensors, known or (), strict=False):
-        setattr(tensor, KNOWN, memory)
+def apply(name: str, tensors: list[torch.Tensor], seed: int) -> bool:
+    """Transform all floating-point tensors (`ends`: all integers); False when there was nothing that it changes."""
     kinds = INTEGERS if name == "ends" else SPIKE
     chosen = [tensor for tensor in tensors if tensor.dtype in kinds and tensor.numel()]
     if name in OPPOSED_NAMES:
