@@ -389,10 +389,12 @@ def test_a_candidate_that_fails_leaves_no_bell_that_the_reference_waits_for(
 
 
 class Sharing(Drawing):
-    """A candidate's call takes so many nanoseconds alone, and so many in a row of twelve."""
+    """A candidate's call takes so many nanoseconds alone, and so many in a row of twelve; the reference's 1000 in a
+    row."""
 
-    def __init__(self, alone_ns: float, row_ns: float) -> None:
+    def __init__(self, alone_ns: float, row_ns: float, reference_ns: int = 1000) -> None:
         super().__init__(64, 12)
+        self._reference_ns, self._empty_ns = reference_ns, 0.0
         self._took_ns = {0: alone_ns, timing.GRAPH_SET: 12 * row_ns}
         self._pairs = [(1000.0, row_ns)]
 
@@ -402,7 +404,7 @@ class Sharing(Drawing):
 
     def _bell(self, side: Any, set_: int) -> int:
         super()._bell(side, set_)
-        return int(self._took_ns[set_]) if side is self.theirs else 1000
+        return int(self._took_ns[set_]) if side is self.theirs else self._reference_ns
 
 
 def run(timer: Sharing, recorded: mock.Mock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -416,23 +418,26 @@ def run(timer: Sharing, recorded: mock.Mock, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(
-    ("alone_us", "row_us", "shares"),
+    ("alone_us", "row_us", "reference_ns", "shares"),
     [
-        (14.4, 14.4, False),
-        (14.9, 9.9, False),  # its weights are in the cache for all calls but the first
-        (1.7, 1.6, False),
-        (3.5, 1.6, False),
-        (16.1, 4.3, True),  # the first call did the work of all
-        (13.9, 2.5, True),  # each let the next one begin
-        (5.0, 1.7, True),
+        (14.4, 14.4, 1000, False),
+        (14.9, 9.9, 1000, False),  # its weights are in the cache for all calls but the first
+        (1.7, 1.6, 1000, False),
+        (3.5, 1.6, 1000, False),
+        (16.1, 4.3, 1000, True),  # the first call did the work of all
+        (13.9, 2.5, 1000, True),  # each let the next one begin
+        (5.0, 1.7, 1000, True),
+        (20.6, 10.8, 1000, True),  # two at a time
+        (20.6, 10.8, 1200, False),  # the reference's weights are in the cache, too
+        (23.9, 10.8, 9000, True),
     ],
 )
 def test_calls_that_share_their_work_are_timed_one_by_one(
-    monkeypatch: pytest.MonkeyPatch, alone_us: float, row_us: float, shares: bool
+    monkeypatch: pytest.MonkeyPatch, alone_us: float, row_us: float, reference_ns: int, shares: bool
 ) -> None:
     """A kernel was credited with 18, and 29, times the reference's speed that is 5.5 times as fast."""
     monkeypatch.setattr(timing, "synchronize", lambda device: None)
-    timer, recorded = Sharing(alone_us * US, row_us * US), mock.Mock()
+    timer, recorded = Sharing(alone_us * US, row_us * US, reference_ns), mock.Mock()
     run(timer, recorded, monkeypatch)
     assert timer._why_one == ("calls in a row take less time than one alone" if shares else None)
     assert recorded.call_args_list == [mock.call(1)] * shares

@@ -17,7 +17,7 @@ from shared import native, plan, values
 from executor.guards import Guards
 from executor.launch import Compiled, Kernel, LaunchRefused
 from executor.replay import Replay, poisoned
-from executor.steps import Allows, StepError, tensors_of
+from executor.steps import After, Allows, StepError, tensors_of
 
 DEVICE_CALLS: Final = (b"vprintf", b"malloc", b"__assertfail")
 """Names in an image of what writes to the context's queue of prints, and to its heap."""
@@ -73,6 +73,8 @@ class Model(Replay):
         self._is_silent = False
         self._zeroed: list[tuple[torch.Tensor, torch.Tensor]] = []  # integers, for a silent call's sake, and where
         self._marks: list[torch.cuda.Event] = []  # of the last call that was made step by step
+        self._has_launched = False  # a kernel, in this call
+        self._fronts: list[torch.cuda.Event] = []  # behind which a launch of this call may overlap what is in front
         self._chosen: dict[int, int] = {}
         self._is_resized = any(isinstance(step, plan.Call) and "resize" in step.op for step in trace.steps)
         self._has_choices = any(isinstance(step, plan.Choose) for step in trace.steps)
@@ -82,6 +84,16 @@ class Model(Replay):
         self._scratch.clear()
         self.let_go()
         return self.call(inputs)
+
+    def call(self, inputs: Any, guards: Guards | None = None, after: After | None = None) -> Any:
+        """As Replay.call(). In a graph of several calls none begins before all launches of the one in front have ended:
+        what a launch overlaps may end behind it, and the next call would wait for the last launch alone."""
+        self._has_launched = False
+        self._fronts.clear()
+        found = super().call(inputs, guards, after)
+        for front in self._fronts:
+            torch.cuda.current_stream().wait_event(front)
+        return found
 
     def warm_up(self, inputs: list[Any]) -> None:
         """Make the state, and find the fastest alternatives on copies of these inputs; a second call does nothing.
@@ -165,9 +177,14 @@ class Model(Replay):
             self._zeroed += [(tensor, unwritten) for tensor, unwritten in found if unwritten is not None]
             return
         try:
-            self._kernels.get(step.kernel).launch(grid, args, self._room)
+            kernel = self._kernels.get(step.kernel)
+            if kernel.compiled.launch_pdl and self._has_launched and torch.cuda.is_current_stream_capturing():
+                self._fronts.append(torch.cuda.Event())
+                self._fronts[-1].record()
+            kernel.launch(grid, args, self._room, overlaps=not kernel.compiled.launch_pdl or self._has_launched)
         except LaunchRefused as refused:
             raise StepError(step.line, str(refused)) from None
+        self._has_launched = True
 
     def _choose(self, step: plan.Choose, run: Callable[[int], None]) -> None:
         """The quickest alternative, found at its first call and run from then on.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import torch
@@ -143,10 +143,18 @@ class Kernel:
     def close(self) -> None:
         native.image_free(self.image.module)
 
-    def launch(self, grid: tuple[int, int, int], values: Sequence[Any], scratch: Callable[[int], torch.Tensor]) -> None:
+    def launch(
+        self,
+        grid: tuple[int, int, int],
+        values: Sequence[Any],
+        scratch: Callable[[int], torch.Tensor],
+        *,
+        overlaps: bool = True,
+    ) -> None:
         """Queue it on torch's current stream. scratch: makes that many bytes, which stay until the call is over.
 
-        A grid with a zero launches nothing, as with Triton.
+        overlaps: it may begin before the launch in front has ended, if its image asks for that. A grid with a zero
+        launches nothing, as with Triton.
         """
         arguments = pack(self.signature, values, self.compiled.descriptors)
         blocks = grid[0] * grid[1] * grid[2]
@@ -155,4 +163,5 @@ class Kernel:
         for size in (self.compiled.global_scratch_bytes, self.compiled.profile_scratch_bytes):
             pointer = scratch(size * blocks * self.compiled.num_ctas).data_ptr() if size else 0
             arguments.append(struct.pack("<Q", pointer))
-        native.launch(self._shape, grid, arguments, torch.cuda.current_stream().cuda_stream)
+        shape = self._shape if overlaps else replace(self._shape, is_overlapping=False)
+        native.launch(shape, grid, arguments, torch.cuda.current_stream().cuda_stream)

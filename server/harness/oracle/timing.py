@@ -43,8 +43,11 @@ CHANGED: Final = 6
 """Of this many calls of a bell one has changed inputs; of bells of one call every other one has."""
 ENOUGH: Final = 1.5
 """A graph is recorded anew if its bell should have more than this many times its calls."""
-SAVED: Final = 2.0
-"""Calls of a bell are timed one by one if a single one takes more than this many times as long,"""
+SAVED: Final = 1.6
+"""Calls of a bell are timed one by one if a single one takes more than this many times as long as the reference's
+gives reason for,"""
+REASON: Final = 4 / 3
+"""which is no more than this many times as long as one in a row,"""
 SAVED_NS: Final = 2_000
 """and this much longer. Data that the first call brings into the cache then save the others less."""
 STEPS_SET: Final = 253
@@ -444,22 +447,22 @@ class DeviceTimer:
 
     def _saves(self) -> bool:
         """A call of the candidate's takes much longer where no other follows, so that calls in a row share their work:
-        the first one does that of others, say, or one begins before the other has ended."""
-        row_ns = statistics.median(self._credited()[1])
+        the first one does that of others, say, or two are done at a time."""
+        rows_ns = [statistics.median(of) for of in self._credited()]
         calls, self._calls = self._calls, 1
         bells = min(LENGTH_BELLS, self._job.reference.sizes.sets)
         self._draw([[None]] * bells)
         for side in self._sides:
             self._arm(side, bells)
-        alone_ns = []
+        alone: list[list[float]] = []
         while self._ahead:
             self._place()
-            for side in self._sides:
-                took_ns = self._bell(side, 0) - self._empty_ns
-            alone_ns.append(took_ns)
+            alone.append([self._bell(side, 0) - self._empty_ns for side in self._sides])
             self._is_compared()
         self._calls = calls
-        return statistics.median(alone_ns) > max(SAVED * row_ns, row_ns + SAVED_NS)
+        ours_ns, theirs_ns = (statistics.median(of) for of in zip(*alone, strict=True))
+        expected_ns = rows_ns[1] * min(REASON, max(1.0, ours_ns / rows_ns[0]))
+        return theirs_ns > max(SAVED * expected_ns, rows_ns[1] + SAVED_NS)
 
     def _void(self) -> list[str]:
         """Why blocks do not count."""
