@@ -158,6 +158,12 @@ SOURCE = textwrap.dedent("""\
         tl.store(y + i, op(tl.load(x + i), tl.load(z + i)))
 
     @triton.jit
+    def none_of_these(x, y, B: tl.constexpr):
+        i = tl.arange(0, B)
+        v = tl.load(x + i)
+        tl.store(y + i, tl.where(~op(v) & (not op(v)), v, 9.0))
+
+    @triton.jit
     def by_methods(x, y, B: tl.constexpr):
         i = tl.arange(0, B)
         v = tl.load(x + i)
@@ -482,6 +488,18 @@ def functions_of_libdevice_upon_floats_are_exact() -> None:
     assert by("float2ll_rd", small, kind=torch.int64) == [0, 5, -8, 6, 3, -3, 9, 2]
     assert by("mul_rn", small, others, kind=F32) == (small * others).tolist()
     assert by("fast_powf", others.abs(), small, kind=F32) == others.abs().pow(small).tolist()
+
+
+def truth_values_of_libdevice_are_of_one_bit() -> None:
+    """As Triton has them: of a wider one `~` is true throughout."""
+    x = torch.tensor(NUMBERS)
+    for name, found in (("isnan", x.isnan()), ("isinf", x.isinf()), ("isfinited", x.isfinite())):
+        names = (TL, ("op", ObjectRef(f"triton.language.extra.libdevice.{name}")))
+        functions = [Function("none_of_these", line("none_of_these"), names, (), False)]
+        signature = [("x", "*fp32"), ("y", "*fp32"), ("B", "constexpr")]
+        launch = Launch(0, (1, 1, 1), (Ref(0), Ref(1), 8), 9)
+        (_, got) = run(functions, signature, {2: 8}, [launch], [x, torch.zeros(8)])
+        assert torch.equal(got.nan_to_num(7.0), torch.where(found, 9.0, x).nan_to_num(7.0)), (name, got)
 
 
 def a_function_of_libdevice_that_torch_lacks_is_named() -> None:

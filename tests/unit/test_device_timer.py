@@ -280,7 +280,6 @@ class Drawing(Timer):
         )
         reference = self._job.reference
         reference.sizes.sets, reference.sizes.inputs, reference.inputs = sets, WORD, self._make
-        reference.timed_kinds = []
         self._gpu: Any = mock.MagicMock(copy=self._copy)
         self._gpu.others_ns.return_value = 0
         self._gpu.state.return_value = {}
@@ -336,8 +335,9 @@ def test_outputs_are_poisoned_between_timed_bells_but_for_inputs_and_what_a_mode
     peer = Process("the candidate", mock.Mock(), -1, arena.device, arena, heap=Heap(1024, 3072, 0))
     doorbell = mock.Mock()
     outputs = [[peer._output(note) for note in (notes[0], notes[1], kept)]]
-    side = timing.Side(mock.Mock(arena=arena, is_in_heap=peer.is_in_heap, doorbell=doorbell), "the candidate")
-    side.peer.outputs_of.return_value = outputs
+    told = mock.Mock(return_value=outputs)
+    answering = mock.Mock(arena=arena, is_in_heap=peer.is_in_heap, doorbell=doorbell, outputs_of=told)
+    side: Any = timing.Side(answering, "the candidate")
     Timer(Side(), side)._poison()
     assert arena.bytes.eq(0xFF).nonzero().flatten().tolist() == list(range(1026, 1026 + 12))
     assert arena.bytes.sum() == 4096 - 12 + 12 * 0xFF

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from oracle import gpu_state
+from oracle.judge import Report
 from oracle.peer import Peer
 from referee import Referee
 from shared import native, wire
@@ -23,7 +24,7 @@ class Said:
     def __init__(self) -> None:
         self.body: dict[str, Any] = {}
 
-    def send(self, body: dict[str, Any], fds: object = None) -> None:
+    def send(self, body: dict[str, Any], fds: object = None, contents: object = None) -> None:
         self.body = body
 
 
@@ -114,6 +115,19 @@ def executor(patch: pytest.MonkeyPatch, arena: int) -> Peer:
     peer.arena = SimpleNamespace(size=arena, close=lambda: None)  # type: ignore[assignment]
     patch.setattr(peer, "renew", lambda: None)
     return peer
+
+
+def test_what_nobody_foresaw_is_no_fault_of_the_candidates(capfd: pytest.CaptureFixture[str]) -> None:
+    """The referee lives on: it has the references of all tasks."""
+    said = Said()
+    referee = Referee(said, torch.device("cpu"), None, None, {})  # type: ignore[arg-type]
+
+    def judge() -> Report:
+        raise IndexError("a secret value")
+
+    referee._report("j1", judge)
+    assert (said.body["outcome"], said.body["class"]) == ("fail", "infra")
+    assert "secret" not in str(said.body) and "a secret value" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("leak", [0, 20 << 30])

@@ -269,7 +269,13 @@ def test_what_integers_hold_without_kernels(got: torch.Tensor, is_unwritten: boo
 
 @pytest.mark.parametrize(
     ("wanted", "is_one"),
-    [([0.0, -0.0, 0.0], True), ([3.0] * 4, True), ([], True), ([0.0], False), ([0.0, 1e-30], False)],
+    [([0.0, -0.0, 0.0], True), ([3.0] * 4, True), ([], True), ([0.0], True), ([3.0], False), ([0.0, 1e-30], False)],
 )
-def test_an_answer_of_several_elements_may_be_one_value(wanted: list[float], is_one: bool) -> None:
+def test_an_answer_may_be_one_value(wanted: list[float], is_one: bool) -> None:
     assert judge._is_one_value(torch.tensor(wanted)) == is_one
+
+
+@pytest.mark.parametrize("sides", [(0, 3), (3, 0), (2, 0, 4)])
+def test_an_answer_without_elements_is_one_value(sides: tuple[int, ...]) -> None:
+    """A task that has such an output ended the referee, and the honest candidate was a crash."""
+    assert judge._is_one_value(torch.empty(sides))

@@ -193,6 +193,7 @@ return a.contiguous(), torch.broadcast_to(b, (2, 4, 4)), x.reshape(-1, 4).movedi
         "if not torch.cuda.is_current_stream_capturing():",
         "with torch.accelerator.device_index(x.device.index):",
         "with torch.cuda.device(torch.accelerator.current_device_index()):",
+        "if x.record_stream(torch.cuda.Stream(x.device)) is None:",
     ],
 )
 def test_what_means_nothing_to_a_plan_is_left_out_of_it(around: str) -> None:
@@ -207,6 +208,35 @@ def test_a_number_of_numpys_is_a_constant(block: str) -> None:
     assert found.plan is not None, found.refusals
     (kernel,) = plan.parse(found.plan).kernels
     assert kernel.constants[0][1] in (64, 0.5, True)
+
+
+def test_a_member_of_an_enumeration_of_texts_is_its_text() -> None:
+    """str() of it is its name, by which a kernel's other branch was compiled."""
+    more = "import enum\nclass Kind(str, enum.Enum):\n    ONE = 'one'\n"
+    more += "@triton.jit\ndef put(y, KIND: tl.constexpr):\n    tl.store(y, KIND == 'one')\n"
+    found = of(model("y = torch.empty_like(x)\nput[(1,)](y, Kind.ONE)\nreturn y", more=more))
+    assert found.plan is not None, found.refusals
+    (kernel,) = plan.parse(found.plan).kernels
+    assert kernel.constants[0][1] == "one"
+
+
+STORES = """
+@triton.jit
+def put(y, value):
+    tl.store(y, value)
+@triton.jit
+def fill(y, STORE: tl.constexpr):
+    STORE(y, 1.0)
+"""
+
+
+def test_what_a_function_that_is_an_argument_writes_is_written() -> None:
+    """A buffer that the first call fills so was left as it was made."""
+    body = "if not hasattr(self, 'kept'):\n    self.kept = torch.empty(1, device=x.device)\n"
+    body += "    fill[(1,)](self.kept, put)\nreturn x + self.kept"
+    found = of(model(body, more=STORES))
+    assert found.plan is not None, found.refusals
+    assert any(isinstance(step, plan.Launch) for step in plan.parse(found.plan).trace("own").first)
 
 
 @pytest.mark.parametrize("mode", ["inference_mode", "no_grad"])

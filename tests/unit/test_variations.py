@@ -91,6 +91,15 @@ def test_rows_that_spikes_make_constant_have_an_exact_sum() -> None:
         assert torch.equal(chosen.sum(-1), chosen[:, 0] * 770) and chosen.abs().max() <= 1
 
 
+def test_some_rows_are_constant_but_for_one_place() -> None:
+    """A kernel that looks at some places of a row takes it for constant."""
+    for seed in range(20):
+        tensor = torch.randn(64, 512, generator=torch.Generator().manual_seed(seed))
+        variations.apply("spikes", [tensor], seed)
+        others = (tensor != tensor.mode(-1).values[:, None]).sum(-1)
+        assert (others == 1).any() and (others == 0).any()
+
+
 def test_positive_inputs_stay_positive_under_spikes() -> None:
     tensor = torch.rand(40, 50) + 0.1
     variations.apply("spikes", [tensor], 1)
@@ -133,6 +142,14 @@ def test_integers_are_left_alone() -> None:
     tensor = torch.arange(10)
     assert not variations.apply("signs", [tensor], 1)
     assert torch.equal(tensor, torch.arange(10))
+
+
+@pytest.mark.parametrize("name", variations.TRANSFORMS)
+def test_a_number_that_is_nan_is_taken_as_it_is(name: str) -> None:
+    """It is no label, as others without dimensions are."""
+    number = torch.tensor(float("nan"))
+    variations.apply(name, [torch.randn(4, 4), number], 3)
+    assert number.isnan()
 
 
 def test_views_with_gaps_are_changed_too() -> None:

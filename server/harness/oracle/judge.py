@@ -1306,9 +1306,10 @@ def _is_unwritten(got: torch.Tensor) -> bool:
 
 
 def _is_one_value(wanted: torch.Tensor) -> bool:
-    """Of more than one element: who fills the memory of an answer with zeros has it right before a kernel writes it."""
-    flat = wanted.reshape(-1)  # an empty answer has sides that an empty first element does not fit
-    return flat.numel() != 1 and bool((flat == flat[:1]).all())
+    """Who fills the memory of an answer with that has it right before a kernel writes it. One element alone is so if it
+    is zero."""
+    flat = wanted.reshape(-1)
+    return not bool(flat.any()) if flat.numel() == 1 else bool((flat == flat[:1]).all())
 
 
 def _is_number(leaf: Any) -> bool:

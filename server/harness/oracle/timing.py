@@ -356,11 +356,10 @@ class DeviceTimer:
         seeds = [self._random.getrandbits(62) for _ in transforms]
         if reference.inputs(self._case, seeds[0], 0, seeds[1:]) != self._tree:
             raise ReferenceBroken("get_inputs() made other shapes than before")
-        kinds = reference.timed_kinds = reference.timed_kinds or [{} for _ in values.notes(self._tree)]
         for index, transform in enumerate(transforms):
             if transform is not None:
                 tree, _ = place_tree(self._tree, index * reference.sizes.inputs)
-                self._job.transform(self._case, transform, tree, seeds[index], kinds)
+                self._job.transform(self._case, transform, tree, seeds[index])
         self._ahead = [(index * self._calls, bell) for index, bell in enumerate(bells)]
 
     def _place(self) -> None:

@@ -356,8 +356,9 @@ def spikes(tensor: torch.Tensor, seed: int) -> bool:
         tensor[chosen] = _summable(first).reshape(-1, *[1] * (tensor.dim() - 1))
         # A few places of a row do not show whether it is constant. No spike: it would hide those of other rows.
         some = chosen[1::2]
-        places = torch.randint(0, tensor.shape[-1], some.shape, generator=_generator(tensor, seed), device=tensor.device)
-        tensor[(some, *[0] * (tensor.dim() - 2), places)] *= FOURFOLD
+        places = torch.randint(tensor.shape[-1], some.shape, generator=_generator(tensor, seed), device=tensor.device)
+        but_for_one = (some, *[0] * (tensor.dim() - 2), places)
+        tensor[but_for_one] *= FOURFOLD
     return sparse(tensor, seed)
 
 

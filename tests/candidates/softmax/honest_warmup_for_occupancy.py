@@ -1,6 +1,6 @@
 # kind: honest
 # class: ok
-# what: compiles by warmup, asks the compiled kernel how many programs fit, and launches that by its positional arguments
+# what: compiles by warmup, asks the compiled kernel how many programs fit, and launches that by positions
 import torch
 import triton
 import triton.language as tl
