@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/auto.h"
 #include "common/clock.h"
 #include "common/json.h"
 #include "common/log.h"

@@ -2,7 +2,6 @@
  * verifier bundle: all inputs of a verdict, as one file. verifier replay: does another daemon reach the same verdict?
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "client/cli/api.h"

@@ -1,7 +1,6 @@
 /* calibrate: the error of this machine's times, measured by submissions with a known result. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

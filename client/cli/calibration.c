@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/cli/text.h"
 #include "common/auto.h"
 #include "common/json.h"
 #include "common/statistics.h"

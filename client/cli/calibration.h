@@ -9,7 +9,6 @@
 #ifndef CLI_CALIBRATION_H
 #define CLI_CALIBRATION_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include <jansson.h>

@@ -3,7 +3,6 @@
  * knows every option there is.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "client/cli/cli.h"

@@ -1,6 +1,5 @@
 /* verifier events: what happens, a line for each event, as it happens. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "client/cli/api.h"

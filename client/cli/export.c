@@ -1,6 +1,5 @@
 /* verifier export: submissions, verdicts or rewards as JSON Lines, as verifierd sends them, or as CSV. */
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "client/cli/api.h"

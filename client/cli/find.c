@@ -5,7 +5,6 @@
 #include "client/cli/find.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "client/cli/api.h"

@@ -19,7 +19,6 @@
 
 #include "client/cli/cli.h"
 #include "client/cli/text.h"
-#include "common/auto.h"
 #include "common/clock.h"
 #include "common/program.h"
 

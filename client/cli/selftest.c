@@ -3,7 +3,6 @@
  * directory, has the corpus judged.
  */
 #include <errno.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

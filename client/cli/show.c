@@ -1,6 +1,5 @@
 /* Looking: one submission or group, lists; and cancelling. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "client/cli/api.h"

@@ -1,6 +1,5 @@
 /* timing: one submission's samples, drawn. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "client/cli/api.h"
 #include "client/cli/chart.h"

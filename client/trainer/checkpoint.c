@@ -1,6 +1,5 @@
 #include "client/trainer/checkpoint.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <fts.h>

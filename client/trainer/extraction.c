@@ -1,6 +1,5 @@
 /* trainer extraction FILE: do known-good answers give code? What cannot be extracted from these never is from a model's. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "client/trainer/trainer.h"

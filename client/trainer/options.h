@@ -3,7 +3,6 @@
 #define TRAINER_OPTIONS_H
 
 #include <argp.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include <jansson.h>

@@ -5,8 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/auto.h"
-
 static int
 make_directories(char *path, struct error *err)
 {

@@ -1,6 +1,5 @@
 #include "client/trainer/tasks.h"
 
-#include <errno.h>
 #include <fts.h>
 #include <stdbool.h>
 #include <stdio.h>

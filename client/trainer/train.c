@@ -2,7 +2,6 @@
  * trainer sft, weighted, reinforce, grpo: check the options, write them down, and run the Python program that
  * takes the gradient steps (client/python/finetune). Its exit status is ours: 75 means that it is to be run again.
  */
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,6 @@
 
 #include <sodium.h>
 
-#include "common/auto.h"
 #include "common/log.h"
 #include "server/audit.h"
 #include "common/utf8.h"

@@ -5,14 +5,11 @@
 #ifndef HTTP_H
 #define HTTP_H
 
-#include <stdint.h>
-
 #include <uv.h>
 
 #include "common/error.h"
 #include "server/config.h"
 #include "server/submission/funnel.h"
-#include "server/store/store.h"
 
 struct http;
 struct retention;

@@ -1,6 +1,5 @@
 #include "server/http/intake.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>

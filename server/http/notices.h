@@ -6,7 +6,6 @@
 #ifndef HTTP_NOTICES_H
 #define HTTP_NOTICES_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "common/error.h"

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "common/auto.h"
-#include "common/classes.h"
 #include "common/json.h"
 #include "server/verdict/disclosure.h"
 #include "server/store/brief.h"

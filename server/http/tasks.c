@@ -1,7 +1,6 @@
 #include "server/http/handlers.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/auto.h"

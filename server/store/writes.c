@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/auto.h"
 #include "common/clock.h"
 #include "server/store/backend.h"
 #include "server/store/changes.h"

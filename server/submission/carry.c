@@ -1,6 +1,5 @@
 #include "server/submission/carry.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/auto.h"
 #include "common/classes.h"
 #include "common/log.h"
 #include "common/stages.h"

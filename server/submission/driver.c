@@ -8,7 +8,6 @@
 
 #include <utlist.h>
 
-#include "common/auto.h"
 #include "common/classes.h"
 #include "common/clock.h"
 #include "common/log.h"

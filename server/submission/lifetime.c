@@ -7,7 +7,6 @@
 
 #include <utlist.h>
 
-#include "common/auto.h"
 #include "common/log.h"
 #include "server/queue/clients.h"
 #include "server/queue/scheduler.h"
@@ -31,7 +30,6 @@
 #include "server/submission/single_flight.h"
 #include "server/submission/state.h"
 #include "server/submission/submission.h"
-#include "server/task/baseline.h"
 #include "server/task/calibration.h"
 #include "server/task/canaries.h"
 #include "server/task/registrar.h"

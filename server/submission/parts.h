@@ -15,7 +15,6 @@
 #include "server/submission/registry.h"
 #include "server/submission/single_flight.h"
 #include "server/workers/devices.h"
-#include "server/workers/device_worker.h"
 #include "server/workers/zygote.h"
 
 struct asking;

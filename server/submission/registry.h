@@ -5,7 +5,6 @@
 #ifndef SUBMISSION_REGISTRY_H
 #define SUBMISSION_REGISTRY_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include <uthash.h>

@@ -3,7 +3,6 @@
 #define SUBMISSION_SUBMISSION_H
 
 #include <stdbool.h>
-#include <stdint.h>
 
 #include "common/hash.h"
 #include "common/ids.h"

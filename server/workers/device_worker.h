@@ -6,7 +6,6 @@
 #define WORKERS_DEVICE_WORKER_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include <jansson.h>
@@ -16,7 +15,6 @@
 #include "server/config.h"
 #include "server/workers/devices.h"
 #include "server/workers/job.h"
-#include "server/workers/uids.h"
 #include "server/workers/zygote.h"
 
 struct device_worker;

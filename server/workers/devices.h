@@ -6,7 +6,6 @@
 #define WORKERS_DEVICES_H
 
 #include <sched.h>
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "common/error.h"

@@ -6,7 +6,6 @@
 #define WORKERS_JOB_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include <jansson.h>
@@ -14,7 +13,6 @@
 
 #include "common/buffer.h"
 #include "common/error.h"
-#include "common/hash.h"
 #include "server/config.h"
 #include "server/workers/gpu_child.h"
 #include "server/workers/referee.h"

@@ -5,7 +5,6 @@
 #define WORKERS_NORM_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include <jansson.h>

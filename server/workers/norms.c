@@ -6,7 +6,6 @@
 
 #include <utlist.h>
 
-#include "common/auto.h"
 #include "common/log.h"
 
 #define TEXT_SIZE 96

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/auto.h"
 #include "server/store/pgsql/checks.h"
 #include "server/store/pgsql/claims.h"
 #include "server/store/pgsql/pgsql.h"
