@@ -11,66 +11,18 @@
 /*
  * Theory of operation. Never change the result of a released step: add one. Other daemons work while a step runs. So a
  * step that locks a table takes a moment; it is rolled back and tried again if the table is locked, since all later
- * transactions would queue after one that waits; rows are changed a batch at a time; and indices are made concurrently.
+ * transactions would queue after one that waits; and indices are made concurrently.
  * Daemons of an earlier version continue, and start, as long as meta.oldest is not above theirs: a step that is not
  * compatible with them sets it.
  */
 #define STEP(number) EMBED_TEXT(step_##number, "server/store/pgsql/schema/" #number ".sql")
-STEP(01);
-STEP(02);
-STEP(03);
-STEP(04);
-STEP(05);
-STEP(06);
-STEP(07);
-STEP(08);
-STEP(10);
-STEP(11);
 STEP(12);
 STEP(13);
 
-/* Of a request, its run and step: pg_temp.metadata() is of step 4. */
-#define LABELS_OF(table)                                                                                  \
-    "WITH page AS MATERIALIZED (SELECT id, request FROM " table " WHERE id > $1 ORDER BY id LIMIT 1000)," \
-    " labelled AS (SELECT id, pg_temp.metadata(request) AS m FROM page"                                   \
-    "   WHERE request LIKE '%\"run\"%'),"                                                                 \
-    " old AS (SELECT id, m ->> 'run' AS run, m -> 'step' AS step FROM labelled"                           \
-    "   WHERE jsonb_typeof(m -> 'run') = 'string' AND length(m ->> 'run') BETWEEN 1 AND 200),"            \
-    " done AS (UPDATE " table " SET run = old.run,"                                                       \
-    "   step = CASE WHEN old.step::text ~ '^[0-9]{1,15}$' THEN old.step::text::bigint END"                \
-    "   FROM old WHERE old.id = " table ".id)"                                                            \
-    " SELECT max(id) FROM page"
-#define LABELS_INDICES(table)                                  \
-    table "_run ON " table " (run, id) WHERE run IS NOT NULL", \
-        table "_run_step ON " table " (run, step, id) WHERE run IS NOT NULL"
-static const char *const runs_batches[] = { LABELS_OF("submission"), LABELS_OF("submission_group"), NULL };
-static const char *const runs_indices[] = { LABELS_INDICES("submission"), LABELS_INDICES("submission_group"),
-                                            NULL };
-
-/* Waiting submissions by the GPU that they ask for, and those that were handed on (claims.c). */
-static const char *const waiting_indices[] = {
-    "job_gpu ON job (coalesce(gpu, ''), priority, id) WHERE state = 0",
-    "job_handed ON job (id) WHERE state = 0 AND handed_on", NULL
-};
-static const char *const shares_indices[] = {
-    "job_flow ON job (coalesce(gpu, ''), priority, client, id) WHERE state = 0",
-    "job_client ON job (client, state)", NULL
-};
 static const char *const twins_indices[] = { "job_content ON job (content) WHERE state = 1", NULL };
 
-static const struct pg_step steps_known[] = { { .sql = step_01 },
-                                              { .sql = step_02 },
-                                              { .sql = step_03 },
-                                              { step_04, runs_batches, runs_indices },
-                                              { .sql = step_05 },
-                                              { .sql = step_06 },
-                                              { .sql = step_07 },
-                                              { .sql = step_08 },
-                                              { .sql = "", .indices = waiting_indices },
-                                              { .sql = step_10 },
-                                              { step_11, NULL, shares_indices },
-                                              { .sql = step_12 },
-                                              { step_13, NULL, twins_indices } };
+static const struct pg_step steps_known[] = { [PG_SCHEMA_FIRST - 1] = { .sql = step_12 },
+                                              { step_13, twins_indices } };
 
 const struct pg_step *
 pg_schema_steps(size_t *n)
@@ -106,6 +58,11 @@ read_version(struct pg_link *l, int64_t *version, int64_t *oldest, struct error 
 static int
 check_version(int64_t version, int64_t oldest, size_t n, struct error *err)
 {
+    if (version > 0 && version < PG_SCHEMA_FIRST)
+        return error_set(err, ERR_STORE,
+                         "schema version %lld is older than any that was released: begin a new database, or "
+                         "keep the verifierd that made it",
+                         (long long)version);
     if (version >= 0 && ((uint64_t)version <= n || (oldest >= 0 && (uint64_t)oldest <= n)))
         return 0;
     return error_set(err, ERR_STORE,
@@ -129,24 +86,6 @@ find_meta(struct pg_link *l, bool *out, struct error *err)
     if (!*out && pg_column_bool(found, 0, 1))
         return error_set(err, ERR_STORE, "its schema \"verifierd\" is not a verifierd store");
     return 0;
-}
-
-/* The version; makes the table that keeps it if there is none. */
-static int
-find_version(struct pg_link *l, size_t n, int64_t *version, struct error *err)
-{
-    int64_t oldest = 0;
-    bool is_there;
-    int rc = find_meta(l, &is_there, err);
-
-    if (rc == 0 && !is_there)
-        rc = pg_script(l,
-                       "BEGIN; CREATE SCHEMA verifierd; CREATE TABLE verifierd.meta (version int NOT NULL);"
-                       "INSERT INTO verifierd.meta VALUES (0); COMMIT",
-                       err);
-    if (rc == 0)
-        rc = read_version(l, version, &oldest, err);
-    return rc == 0 ? check_version(*version, oldest, n, err) : rc;
 }
 
 int
@@ -195,23 +134,6 @@ run_together(struct pg_link *l, const char *sql, struct error *err)
     }
 }
 
-/* Each in a transaction of its own, from the id on that the one before gave; no batch reads the table from end to end. */
-static int
-run_batches(struct pg_link *l, const char *sql, struct error *err)
-{
-    AUTO_RESULT PGresult *row = NULL, *before = NULL;
-    const char *at = "";
-    int rc = 0;
-
-    while (rc == 0 && at) {
-        PQclear(before);
-        before = row;
-        rc = pg_ask(l, "change old rows", sql, SQL_VALUES(sql_text(at)), &row, err);
-        at = rc == 0 ? pg_column_text(row, 0, 0) : NULL;
-    }
-    return rc;
-}
-
 /* One that was stopped halfway is there and of no use. */
 static int
 drop_broken(struct pg_link *l, struct error *err)
@@ -245,15 +167,13 @@ take_step(struct pg_link *l, const struct pg_step *step, size_t version, struct 
 {
     AUTO_BUFFER struct buffer sql = BUFFER_INIT;
     char note[64];
-    bool is_one = !step->batches && !step->indices;
+    bool is_one = !step->indices;
     int rc = 0;
 
     snprintf(note, sizeof(note), "UPDATE verifierd.meta SET version = %zu;", version);
     if (buffer_printf(&sql, "%s\n%s", step->sql, is_one ? note : "") < 0)
         return error_set(err, ERR_NOMEM, "no memory for the schema");
     rc = run_together(l, sql.data, err);
-    for (const char *const *one = step->batches; rc == 0 && one && *one; one++)
-        rc = run_batches(l, *one, err);
     if (rc == 0 && step->indices)
         rc = make_indices(l, step->indices, err);
     if (rc == 0 && !is_one)
@@ -267,9 +187,16 @@ static int
 take_steps(struct pg_link *l, const struct pg_step *steps, size_t n, struct error *err)
 {
     int64_t version = 0;
-    int rc = find_version(l, n, &version, err);
+    int rc = pg_schema_look(l, n, &version, err);
 
-    for (size_t i = (size_t)version; rc == 0 && i < n; i++)
+    if (rc == 0 && version == 0)
+        rc = pg_script(l,
+                       "BEGIN; CREATE SCHEMA IF NOT EXISTS verifierd;"
+                       "CREATE TABLE IF NOT EXISTS verifierd.meta (version int NOT NULL);"
+                       "INSERT INTO verifierd.meta SELECT 0 WHERE NOT EXISTS (SELECT FROM verifierd.meta);"
+                       "COMMIT",
+                       err);
+    for (size_t i = version ? (size_t)version : PG_SCHEMA_FIRST - 1; rc == 0 && i < n; i++)
         rc = take_step(l, &steps[i], i + 1, err);
     return rc;
 }
