@@ -4,7 +4,6 @@
 
 #include <stdint.h>
 
-#define WORKER_PROTOCOL_VERSION 1
 #define WORKER_MESSAGE_MAX (60 * 1024)
 #define WORKER_FDS_MAX 8
 #define WORKER_DETAIL_MAX (1024 * 1024)

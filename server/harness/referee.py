@@ -408,9 +408,7 @@ class Referee:
         self._channel.send(body, contents={"detail": detail[:WORKER_DETAIL_MAX]})
 
     def _op_close(self, message: Message) -> None:
-        job = message.text("job")
-        closed = self._jobs.pop(job, None)
-        self._channel.send({"ev": "closed", "job": job})
+        closed = self._jobs.pop(message.text("job"), None)
         if message.body.get("keep") is True and closed is not None and self._device.type == "cuda":
             name = closed.candidate.name
             self._note_due(closed.candidate)

@@ -260,6 +260,6 @@ exchange_page_text(struct exchange *x, struct buffer *items, const char *next)
                     buffer_append(&text, items->data, items->size) == 0 &&
                     buffer_printf(&text, "],\"next\":%s%s%s}", quote, next ? next : "null", quote) == 0;
     buffer_release(items);
-    exchange_set_text(x, 200, "application/json", is_whole ? &text : NULL);
+    exchange_set_text(x, "application/json", is_whole ? &text : NULL);
     send_page(x, next);
 }

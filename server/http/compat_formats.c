@@ -26,11 +26,11 @@ get(json_t *object, const char *key)
 }
 
 static json_t *
-get_string(json_t *object, const char *key, const char *base, bool is_required, struct json_fault *fault)
+get_string(json_t *object, const char *key, const char *base, struct json_fault *fault)
 {
     json_t *value = get(object, key);
 
-    if (json_is_string(value) || (!value && !is_required))
+    if (json_is_string(value))
         return value;
     json_refuse_at(fault, base, key, value ? "must be a string" : "is missing");
     return NULL;
@@ -271,7 +271,7 @@ openrlhf_write(const struct compat_job *job)
 static int
 slime_read(struct compat_job *job, struct json_fault *fault)
 {
-    json_t *response = get_string(job->request, "response", "", true, fault);
+    json_t *response = get_string(job->request, "response", "", fault);
 
     if (!response)
         return ERR_INPUT;
@@ -299,7 +299,6 @@ slime_write(const struct compat_job *job)
 
 struct gate {
     char name[24];
-    bool has_bound;
     double bound;
 };
 
@@ -361,8 +360,8 @@ sandboxfusion_wait_s(json_t *request)
 static int
 sandboxfusion_read(struct compat_job *job, struct json_fault *fault)
 {
-    json_t *code = get_string(job->request, "code", "", true, fault);
-    json_t *stdin_ = code ? get_string(job->request, "stdin", "", true, fault) : NULL;
+    json_t *code = get_string(job->request, "code", "", fault);
+    json_t *stdin_ = code ? get_string(job->request, "stdin", "", fault) : NULL;
     const char *language = json_string_value(get(job->request, "language"));
     struct json_fault inner;
     struct gate gate;
@@ -390,10 +389,10 @@ sandboxfusion_read(struct compat_job *job, struct json_fault *fault)
 }
 
 static json_t *
-command_result(double seconds, const char *out)
+command_result(const char *out)
 {
-    return json_pack("{s:s, s:f, s:i, s:s, s:s}", "status", "Finished", "execution_time", seconds,
-                     "return_code", 0, "stdout", out, "stderr", "");
+    return json_pack("{s:s, s:f, s:i, s:s, s:s}", "status", "Finished", "execution_time", 0.0, "return_code",
+                     0, "stdout", out, "stderr", "");
 }
 
 /*
@@ -413,7 +412,7 @@ sandboxfusion_write(const struct compat_job *job)
     read_gate(json_string_value(item->aside), &gate);
     bool is_open = gate_value(item, gate.name) >= gate.bound;
     return json_pack("{s:s, s:s, s:o, s:o, s:n, s:{}}", "status", "Success", "message", "", "compile_result",
-                     command_result(0, ""), "run_result", command_result(0, is_open ? "1\n" : "0\n"),
+                     command_result(""), "run_result", command_result(is_open ? "1\n" : "0\n"),
                      "executor_pod_name", "files");
 }
 
@@ -448,9 +447,9 @@ kernelgym_read_one(struct compat_job *job, json_t *request, const char *base, st
 
     if (!json_is_object(request))
         return json_refuse(fault, base, "must be an object");
-    json_t *id = get_string(request, "task_id", base, true, fault);
-    json_t *reference = id ? get_string(request, "reference_code", base, true, fault) : NULL;
-    json_t *code = reference ? get_string(request, "kernel_code", base, true, fault) : NULL;
+    json_t *id = get_string(request, "task_id", base, fault);
+    json_t *reference = id ? get_string(request, "reference_code", base, fault) : NULL;
+    json_t *code = reference ? get_string(request, "kernel_code", base, fault) : NULL;
     if (!code)
         return ERR_INPUT;
     if (json_string_length(id) < 1 || json_string_length(id) > 100)
@@ -496,7 +495,7 @@ kernelgym_read(struct compat_job *job, struct json_fault *fault)
         kernelgym_deadline(job, job->request);
         return kernelgym_read_one(job, job->request, "", fault);
     }
-    if (!get_string(job->request, "batch_id", "", true, fault))
+    if (!get_string(job->request, "batch_id", "", fault))
         return ERR_INPUT;
     if (json_array_size(tasks) < 1 || json_array_size(tasks) > 100)
         return json_refuse(fault, "/tasks", "must be an array of 1 to 100 tasks");
@@ -688,8 +687,8 @@ static int
 tritonforge_read(struct compat_job *job, struct json_fault *fault)
 {
     static const char *const triton[] = { "triton", NULL };
-    json_t *reference = get_string(job->request, "original_model_src", "", true, fault);
-    json_t *code = reference ? get_string(job->request, "custom_model_src", "", true, fault) : NULL;
+    json_t *reference = get_string(job->request, "original_model_src", "", fault);
+    json_t *code = reference ? get_string(job->request, "custom_model_src", "", fault) : NULL;
 
     if (!code || expect_word(job->request, "", "backend", triton, fault) != 0)
         return ERR_INPUT;

@@ -95,13 +95,13 @@ set_document(struct exchange *x, unsigned status, const char *type, json_t *docu
 }
 
 void
-exchange_set_text(struct exchange *x, unsigned status, const char *type, struct buffer *text)
+exchange_set_text(struct exchange *x, const char *type, struct buffer *text)
 {
     size_t size;
     char *bytes = text ? buffer_take(text, &size) : NULL;
 
     if (bytes)
-        exchange_set_bytes(x, status, type, bytes, size);
+        exchange_set_bytes(x, 200, type, bytes, size);
     else
         set_failed(x);
 }

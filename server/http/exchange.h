@@ -128,8 +128,8 @@ void exchange_completed_cb(void *cls, struct MHD_Connection *mhd, void **con_cls
  */
 /* bytes: taken, from malloc(); type is borrowed. */
 void exchange_set_bytes(struct exchange *x, unsigned status, const char *type, char *bytes, size_t size);
-/* The same, of a buffer, which is left empty; NULL is a failure for want of memory. */
-void exchange_set_text(struct exchange *x, unsigned status, const char *type, struct buffer *text);
+/* The same with status 200, of a buffer, which is left empty; NULL is a failure for want of memory. */
+void exchange_set_text(struct exchange *x, const char *type, struct buffer *text);
 /* document: taken; NULL is a failure for want of memory. */
 void exchange_set_json(struct exchange *x, unsigned status, json_t *document);
 /* bytes live for ever. */

@@ -290,7 +290,7 @@ show_status(struct exchange *x)
         exchange_json(x, 200, status_view(x->http));
         return;
     }
-    exchange_set_text(x, 200, "application/json", print_status(x->http, &text) ? &text : NULL);
+    exchange_set_text(x, "application/json", print_status(x->http, &text) ? &text : NULL);
     exchange_send(x);
 }
 
@@ -339,7 +339,7 @@ show_metrics(struct exchange *x)
     if (status)
         json_object_set_new(json_object_get(status, "http"), "durations", durations(x->http));
     bool is_whole = status && metrics_write(status, &text) == 0;
-    exchange_set_text(x, 200, METRICS_TYPE, is_whole ? &text : NULL);
+    exchange_set_text(x, METRICS_TYPE, is_whole ? &text : NULL);
     exchange_send(x);
 }
 

@@ -270,7 +270,7 @@ submission_cancel(struct exchange *x)
 static void
 answer_text(struct exchange *x, struct buffer *text)
 {
-    exchange_set_text(x, 200, "text/plain; charset=utf-8", text);
+    exchange_set_text(x, "text/plain; charset=utf-8", text);
     exchange_tag(x);
     exchange_header(x, "Content-Security-Policy", "sandbox; default-src 'none'");
     exchange_send(x);

@@ -262,7 +262,7 @@ message_cb(void *arg, struct message *m)
         read_registered(r, m, true);
     else if (strcmp(event, "canary") == 0)
         r->ops->canary(r->arg, m->body);
-    /* "closed" and "dropped": nothing depends on them. */
+    /* "dropped": nothing depends on it. */
 }
 
 static void

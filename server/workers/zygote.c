@@ -449,7 +449,6 @@ exited(struct child *c, const struct message *m)
     c->end.code = json_is_integer(code) ? (int)json_integer_value(code) : -1;
     c->end.signal = (int)json_integer_value(number);
     c->end.max_rss_kb = json_integer_value(json_object_get(m->body, "max_rss_kb"));
-    c->end.cpu_ms = json_integer_value(json_object_get(m->body, "cpu_ms"));
     snprintf(c->end.over, sizeof(c->end.over), "%s", message_text(m, "over") ? message_text(m, "over") : "");
     /* Neither forked nor confined: nothing of the candidate has run. */
     if (error) {

@@ -68,7 +68,7 @@ struct child_end {
     bool is_stuck;    /* and it did not end, for which its zygote was killed */
     int code;         /* exit status; -1: none */
     int signal;       /* 0: none */
-    int64_t max_rss_kb, cpu_ms;
+    int64_t max_rss_kb;
     int64_t stolen_ms; /* of its deadline, that others had the CPU while it was ready to run; -1: not known */
     /* SIGKILL, while the kernel was killing for lack of memory; not for its own use. */
     bool is_victim;

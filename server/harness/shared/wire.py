@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, TypeVar
 
 # The same figures stand in proto/worker.h; tests/unit/test_wire.py compares the two.
-WORKER_PROTOCOL_VERSION: Final = 1
 WORKER_MESSAGE_MAX: Final = 60 * 1024
 WORKER_FDS_MAX: Final = 8
 WORKER_DETAIL_MAX: Final = 1024 * 1024

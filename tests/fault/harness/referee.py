@@ -246,7 +246,6 @@ class Referee:
     def op_close(self, message: wire.Message) -> None:
         job = self.jobs.pop(message.text("job"), None)
         note(f"close {message.text('job')}")
-        self.channel.send({"ev": "closed", "job": message.text("job")})
         if message.body.get("keep") is True and job is not None:  # no child is made fit for another plan
             self.forget(job.candidate)
             self.channel.send({"ev": "child_gone", "child": job.candidate})
