@@ -8,6 +8,7 @@ out; `--write` puts it into the page. The speed-ups are made from the samples by
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import math
 import statistics
@@ -70,12 +71,21 @@ class Timed:
         return statistics.stdev(math.log(reference / candidate) for reference, candidate in pairs)
 
 
+class Speedup(ctypes.Structure):
+    """struct stats_speedup (common/statistics.h): of medians in pairs, then of trimmed means."""
+
+    _fields_ = tuple((name, ctypes.c_double) for name in ("speedup", "lo", "hi", "trimmed", "trimmed_lo", "trimmed_hi"))
+
+
 def timed(line: Line) -> Timed | None:
     """None where the timing was not `measured`."""
     if line.get("outcome") != "measured" or line.get("error"):
         return None
     reference, candidate = line["reference_ns"], line["candidate_ns"]
-    s = native.paired_speedup(reference, candidate)
+    times = [(ctypes.c_double * len(samples))(*samples) for samples in (reference, candidate)]
+    s = Speedup()
+    if ctypes.CDLL(str(native.LIBRARY)).stats_told_speedup(*times, ctypes.c_size_t(len(candidate)), ctypes.byref(s)):
+        raise ReportError(f"{line['name']}: its samples are not all times")
     medians = statistics.median(reference) / 1e6, statistics.median(candidate) / 1e6
     return Timed(str(line["name"]), *medians, s.speedup, s.lo, s.hi, line)
 

@@ -39,17 +39,3 @@ harness_stats_judge(const double *reference, const double *candidate, size_t n, 
 
     return code == 0 ? (int)outcome : refuse(code);
 }
-
-int
-harness_stats_speedup(const double *reference, const double *candidate, size_t n,
-                      struct harness_stats_speedup *out)
-{
-    struct stats_speedup s;
-    int code = stats_told_speedup(reference, candidate, n, &s);
-
-    if (code != 0)
-        return refuse(code);
-    *out = (struct harness_stats_speedup){ s.speedup,         s.lo,         s.hi,
-                                           s.speedup_trimmed, s.trimmed_lo, s.trimmed_hi };
-    return 0;
-}

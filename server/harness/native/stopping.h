@@ -21,13 +21,4 @@ HARNESS_API int harness_stats_stop(const struct harness_stop_rule *rule, const d
 HARNESS_API int harness_stats_judge(const double *reference, const double *candidate, size_t n,
                                     double smallest, double wide, double *half_width);
 
-struct harness_stats_speedup {
-    double speedup, lo, hi;                         /* paired */
-    double speedup_trimmed, trimmed_lo, trimmed_hi; /* of trimmed means */
-};
-
-/* 0, or as above. */
-HARNESS_API int harness_stats_speedup(const double *reference, const double *candidate, size_t n,
-                                      struct harness_stats_speedup *out);
-
 #endif

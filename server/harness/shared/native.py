@@ -100,7 +100,6 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "harness_nvml_state": (c_int, [c_void_p]),
     "harness_stats_stop": (c_int, [c_void_p, c_void_p, c_void_p, c_size_t, c_int]),
     "harness_stats_judge": (c_int, [c_void_p, c_void_p, c_size_t, c_double, c_double, c_void_p]),
-    "harness_stats_speedup": (c_int, [c_void_p, c_void_p, c_size_t, c_void_p]),
     "harness_zygote_unshare": (c_int, []),
     "harness_zygote_guard": (None, [c_int]),
     "harness_die_with_parent": (c_int, []),
@@ -652,32 +651,6 @@ def judge_samples(
         _lib.harness_stats_judge(_doubles(reference), _doubles(candidate), n, smallest, wide, ctypes.byref(half_width))
     )
     return outcome, half_width.value
-
-
-class _Speedup(ctypes.Structure):
-    _fields_ = tuple(
-        (name, c_double) for name in ("speedup", "lo", "hi", "speedup_trimmed", "trimmed_lo", "trimmed_hi")
-    )
-
-
-@dataclass(frozen=True)
-class Speedup:
-    """verifierd's results from the same pairs: both estimators and their 95 % intervals."""
-
-    speedup: float
-    lo: float
-    hi: float
-    speedup_trimmed: float
-    trimmed_lo: float
-    trimmed_hi: float
-
-
-def paired_speedup(reference: Sequence[float], candidate: Sequence[float]) -> Speedup:
-    """Of pairs of times in one unit; NativeError for samples that are not times."""
-    c = _Speedup()
-    n = min(len(reference), len(candidate))
-    _checked(_lib.harness_stats_speedup(_doubles(reference), _doubles(candidate), n, ctypes.byref(c)))
-    return Speedup(c.speedup, c.lo, c.hi, c.speedup_trimmed, c.trimmed_lo, c.trimmed_hi)
 
 
 # --- NVML (native/nvml.h) ---
