@@ -22,7 +22,6 @@ from typing import Any, Final
 
 import torch
 from shared import native, values
-from shared.arena import align
 from shared.wire import DOORBELL_OK, DOORBELL_REPLY_MAX, Json
 
 from oracle import gpu_state, tolerance, variations
@@ -40,7 +39,7 @@ from oracle.reference import (
     same_bits,
     synchronize,
 )
-from oracle.timing import CALL_LIMIT_MS, WORDS, TimedWrong, outcome_of
+from oracle.timing import BUDGET_TRIALS, CALL_LIMIT_MS, STOPPED, WORDS, TimedWrong, outcome_of, span_of
 
 EMPTY_SET: Final = 128
 """The first of the sets that are bound to empty calls, behind every real one."""
@@ -72,13 +71,6 @@ SHORT_BUDGET_S: Final = 1.0
 SHORT_NARROW: Final = 0.02
 """As NARROW, for bells of short calls."""
 BUDGET_S: Final = 30.0
-BUDGET_TRIALS: Final = 50
-"""More trials than this may take longer in proportion (device_stages.c gives them as much)."""
-STOPPED: Final = {
-    native.STOP_NARROW: "the interval is narrow enough",
-    native.STOP_ALL: None,
-    native.STOP_SPENT: "the time budget is spent",
-}
 NARROW: Final = 0.005
 """Early stop: the interval of the median log-ratio is within this on either side."""
 TOO_SMALL_NS: Final = 3_000
@@ -445,8 +437,7 @@ class Timer:
     def _span(self, sets: range) -> tuple[int, int]:
         """Where inputs of these sets begin in either arena, and how many bytes they take."""
         size = self._job.reference.sizes.inputs
-        used = max((note.offset or 0) + note.span_bytes for note in values.notes(self._trees[0]) or [_NOTHING])
-        return sets[0] * size, align((len(sets) - 1) * size + used, 8)  # whole words are compared
+        return sets[0] * size, span_of(self._trees[0], len(sets), size)
 
     def _choose_calls(self) -> None:
         """The number of calls in a bell, so that it is long compared with the clock's jitter; only the bell has it."""
@@ -1017,9 +1008,6 @@ class Timer:
         if found["outcome"] == "inconclusive" and self._why_one:
             found["why"] += f"; {self._why_one}"
         return found
-
-
-_NOTHING: Final = values.TensorNote(torch.uint8, (0,), (1,), 0)
 
 
 def calls_for(ns: float, most: int) -> int:

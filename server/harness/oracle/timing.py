@@ -73,7 +73,7 @@ WIDE: Final = 0.10
 TOO_SMALL_NS: Final = 1_000
 BUDGET_S: Final = 20.0
 BUDGET_TRIALS: Final = 50
-"""More trials than this may take longer in proportion."""
+"""More trials than this may take longer in proportion (device_stages.c gives them as much)."""
 CALL_LIMIT_MS: Final = 20_000
 GATE_NS: Final = 5_000_000
 """The GPU waits so long at most until all of a bell is queued: a busy host takes a part of that now and then."""
@@ -87,6 +87,13 @@ HOST_TRIES: Final = 10
 VOID_MOST: Final = 8
 VOID_PAUSE_S: Final = 0.3
 """A process that was killed may take a second to be gone from the GPU."""
+
+
+STOPPED: Final = {
+    native.STOP_NARROW: "the interval is narrow enough",
+    native.STOP_ALL: None,
+    native.STOP_SPENT: "the time budget is spent",
+}
 
 
 class Uncapturable(Exception):
@@ -374,8 +381,7 @@ class DeviceTimer:
 
     def _bytes_of_inputs(self) -> int:
         """Of a bell, from the first set on."""
-        end = max((note.offset or 0) + note.span_bytes for note in values.notes(self._tree) or [_NOTHING])
-        return align((self._calls - 1) * self._job.reference.sizes.inputs + end, 8)  # whole words are compared
+        return span_of(self._tree, self._calls, self._job.reference.sizes.inputs)
 
     def _poison(self) -> None:
         """The candidate's outputs of the last bell, which the next one has at the same addresses: what a call leaves
@@ -419,7 +425,7 @@ class DeviceTimer:
                 self._unfinished = f"{made} trials were made in the {budget_s:g} s that they may take"
                 return self._unfinished
             if stop != native.STOP_GO_ON:
-                return None if stop == native.STOP_ALL else _STOPPED[stop]
+                return STOPPED[stop]
 
     def _narrow(self) -> float:
         return next(width for least_ns, width in NARROW if self._call_ns >= least_ns)
@@ -687,6 +693,12 @@ class DeviceTimer:
         return outcome_of(ours, theirs, TOO_SMALL_NS)
 
 
+def span_of(tree: Any, sets: int, size: int) -> int:
+    """Bytes that inputs in so many sets take from the first one's beginning on. tree: of set 0; size: of a set."""
+    used = max(((note.offset or 0) + note.span_bytes for note in values.notes(tree)), default=0)
+    return align((sets - 1) * size + used, 8)  # whole words are compared
+
+
 def outcome_of(ours: list[float], theirs: list[float], too_small_ns: float) -> Json:
     """What these pairs of times are worth."""
     outcome, width = native.judge_samples(ours, theirs, too_small_ns, WIDE)
@@ -700,13 +712,6 @@ def outcome_of(ours: list[float], theirs: list[float], too_small_ns: float) -> J
 def is_forged(credited_ns: float, host_ns: float) -> bool:
     """A bell is credited with less than it takes by the host's clock, by more than the two may differ."""
     return host_ns > (1 + HOST_SHARE) * credited_ns + HOST_NS
-
-
-_NOTHING: Final = values.TensorNote(torch.uint8, (0,), (1,), 0)
-_STOPPED: Final = {
-    native.STOP_NARROW: "the interval is narrow enough",
-    native.STOP_SPENT: "the time budget is spent",
-}
 
 
 def _is_finite(call: Leaves) -> bool:
