@@ -355,32 +355,6 @@ def judged(task: Drawing) -> judge.Job:
     return job
 
 
-def test_answers_that_are_asked_for_together_are_as_one_by_one() -> None:
-    wanted = [(name, 100 + index) for index, name in enumerate(variations.SECRET)]
-    found: list[list[Any]] = []
-    bells: list[int] = []
-    for is_together in (False, True):
-        task = Drawing(lambda x: torch.softmax(x, 0) * x, torch.zeros(16))
-        job = judged(task)
-        before = len(task.child.bells)
-        if is_together:
-            job._ask_together(CASE, wanted)
-        answers = []
-        for name, seed in wanted:
-            one = job._once(CASE, name, seed, "own.0")
-            answers.append(
-                None if one is None else (task.views(one[0])[0].clone(), one[1].values[0].clone(), one[1].errors)
-            )
-        found.append(answers)
-        bells.append(len(task.child.bells) - before)
-    assert bells[1] * 3 <= bells[0], bells
-    for alone, together in zip(*found, strict=True):
-        assert (alone is None) is (together is None)
-        if alone is not None:
-            assert torch.equal(alone[0], together[0]) and torch.equal(alone[1], together[1]) and alone[2] == together[2]
-    assert sum(answer is not None for answer in found[0]) > 5
-
-
 def test_a_reference_that_fails_on_some_inputs_answers_to_the_others() -> None:
     """Together they are one bell, and none of it is believed: each is asked for by itself."""
 
@@ -479,9 +453,9 @@ def test_pools_leave_room_where_all_that_is_estimated_has_none(
 def test_one_that_dies_among_several_calls_is_called_one_by_one_from_then_on() -> None:
     task = Small(lambda x: x * 2, torch.ones(16))
     task.answer()
-    assert task.fit_at_once("m", [reference.Asks()] * 3, precision="tf32") == 3
+    assert task._fits_at_once("m", 3)
     task.fatal.add(reference.NOT_AT_ONCE)
-    assert task.fit_at_once("m", [reference.Asks()] * 3, precision="tf32") == 0
+    assert not task._fits_at_once("m", 3)
 
 
 def test_an_answer_in_tf32_is_right_where_it_is_far_from_the_exact_one() -> None:

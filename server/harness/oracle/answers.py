@@ -55,10 +55,6 @@ class Answers:
     def is_fit(self, inputs: Sequence[torch.Tensor]) -> bool:
         return sum(x.nbytes for x in inputs) <= min(INPUTS_MOST, self.most)
 
-    def has(self, key: Key) -> bool:
-        """Something is known, of whichever inputs."""
-        return key in self._kept
-
     def find(self, key: Key, inputs: Sequence[torch.Tensor]) -> Expected | None:
         """The right answer to these inputs; None where it is not known."""
         found = self._kept.get(key)

@@ -34,7 +34,6 @@ from oracle.reference import (
     Errors,
     Expected,
     Leaves,
-    Made,
     Reference,
     ReferenceBroken,
     ReferenceRaised,
@@ -310,8 +309,6 @@ class Job:
         self.first: Expected | None = None
         self._errors: dict[str | None, Errors] = {}  # by the transformation of the inputs
         self._tf32_matters = False
-        self._together: dict[tuple[str, str | None, int], Answered | None] = {}
-        """Answers that were asked for together, by case, transformation and seed; None: the inputs are not fit."""
         self._judged: dict[together.Key, together.Item] = {}
         """Cases that were judged together, and passed or are unfit, by model, transformation and seed."""
         self.has_own_work = False
@@ -767,14 +764,6 @@ class Job:
         found = reference.recall(question) if is_small else None
         if found is not None:
             return found
-        asked = (case["name"], transform, seed)
-        if asked in self._together:
-            made = self._together.pop(asked)
-            if made is None:
-                return None
-            found = reference.put(made)
-            self._keep(question, *found, is_small=is_small)
-            return found
         tree = self._draw(case, transform, seed)
         if tree is None:
             return None
@@ -805,58 +794,13 @@ class Job:
             self._answers.keep((self.reference.peer.name, question), inputs, expected)
 
     def _ask_together(self, case: Json, wanted: list[tuple[str, int]]) -> CaseResult | None:
-        """Requests right answers under these transformations, with their seeds, as many as one bell makes at a time.
+        """A plan is judged by these transformations, with their seeds, at once, and _once() finds what is certain.
 
-        _once() finds them, and requests those that are missing. A plan is judged by them at once. Given if its process
-        is gone after that: the reason.
+        Given if its process is gone after that: the reason.
         """
-        reference, self._together = self.reference, {}
-        model, state = reference.model(case, 0)
-        is_small = case["elements"] <= SCREEN_ELEMENTS
+        model, state = self.reference.model(case, 0)
         items = [together.Item(case, name, seed, 0, model, state) for name, seed in wanted]
-        gone = self._judge_items([item for item in items if item.key not in self._judged])
-        if gone is not None:
-            return gone
-
-        def is_known(name: str, seed: int) -> bool:
-            question = self._question(model, name, seed)
-            if is_small:
-                return reference.knows(question)
-            return self._answers is not None and self._answers.has((reference.peer.name, question))
-
-        left = [
-            (name, seed)
-            for name, seed in wanted
-            if (model, name, seed) not in self._judged
-            and not reference.is_unfit(case, name)
-            and not is_known(name, seed)
-        ]
-        while len(left) > 1:
-            asked = [self.asks(case, name) for name, _ in left]
-            fit = reference.fit_at_once(model, asked, precision=self.precision())
-            if fit < 2:
-                break
-            self._ask_some(case, model, left[:fit], asked[:fit])
-            left = left[fit:]
-        return None
-
-    def _ask_some(self, case: Json, model: str, wanted: list[tuple[str, int]], asked: list[Asks]) -> None:
-        reference, size = self.reference, self.reference.sizes.inputs
-        seeds = [self.first_seed if name in variations.REARRANGING else seed for name, seed in wanted]
-        try:
-            first = reference.inputs(case, seeds[0], 0, seeds[1:])
-        except ReferenceBroken:  # a number among them is drawn, too; or each will fail alone
-            return
-        trees = [place_tree(first, index * size)[0] for index in range(len(wanted))]
-        changed = [self.transform(case, name, tree, seed) for (name, seed), tree in zip(wanted, trees, strict=True)]
-        made = reference.make_at_once(model, trees, asked, precision=self.precision())
-        bells = reference.bells
-        for (name, seed), tree, is_changed, calls in zip(wanted, trees, changed, made, strict=False):
-            expected = self._transformed(case, name, model, tree, calls) if is_changed else None
-            if reference.bells != bells:  # which took the others' outputs away
-                return
-            kept = None if expected is None else reference.kept(first, reference.views(tree), expected)
-            self._together[case["name"], name, seed] = kept
+        return self._judge_items([item for item in items if item.key not in self._judged])
 
     def _draw(self, case: Json, transform: str | None, seed: int) -> Any:
         """The inputs, in set 0 of the reference's arena; None where the transformation leaves them as they are."""
@@ -884,7 +828,7 @@ class Job:
         return reference.takes_other_weights
 
     def admitted_answer(
-        self, model: str, tree: Any, asks: Asks | None = None, *, has_nan: bool = False, made: Made | None = None
+        self, model: str, tree: Any, asks: Asks | None = None, *, has_nan: bool = False
     ) -> Expected | None:
         """The right answer to the inputs in set 0 of the reference's arena; None if it raises, is not finite, or
         disagrees with itself in fp64.
@@ -892,7 +836,7 @@ class Job:
         has_nan: some values of the inputs are NaN, and some of the answer have to be.
         """
         try:
-            expected = self.reference.expect(model, tree, asks or Asks(), precision=self.precision(), made=made)
+            expected = self.reference.expect(model, tree, asks or Asks(), precision=self.precision())
         except ReferenceRaised:
             return None
         is_fit = expected.has_some_nan() if has_nan else expected.is_finite()
@@ -929,14 +873,12 @@ class Job:
         self.reference.set_alone(model)
         return True
 
-    def _transformed(
-        self, case: Json, transform: str, model: str, tree: Any, made: Made | None = None
-    ) -> Expected | None:
+    def _transformed(self, case: Json, transform: str, model: str, tree: Any) -> Expected | None:
         """The right answer to transformed inputs; None where the transformation is not fit for the task."""
         asks, has_nan = self.asks(case, transform), transform == "nan"
         asks = replace(asks, chooses=self._chooses(case, model, tree))
         try:
-            expected = self.admitted_answer(model, tree, asks, has_nan=has_nan, made=made)
+            expected = self.admitted_answer(model, tree, asks, has_nan=has_nan)
         except ReferenceBroken:  # an assertion of a kernel's, say: it leaves a process of no more use
             self.reference.set_fatal(case, transform)
             raise

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import cmath
-import itertools
 import re
 import secrets
 import time
@@ -500,7 +499,6 @@ class Reference:
         self._asks = Asks()  # of the answer that is being computed
         self._made: dict[Run, list[Any]] = {}  # for it
         self._on_host: tuple[bool, ...] = ()  # of its outputs
-        self.bells = 0
         self._has_failed_at_once = False
         self._fails_at_once: set[str] = set()  # models whose calls succeed one by one alone
 
@@ -622,25 +620,13 @@ class Reference:
             return None
         self._answered.move_to_end(question)
         self.recalled += 1
-        return self.put(found)
-
-    def put(self, found: Answered) -> tuple[Any, Expected]:
-        """Its inputs, in set 0 again, and the right answer."""
         for view, kept in zip(self.views(found.tree), found.inputs, strict=True):
             view.copy_(kept)
         synchronize(self.peer.device)
         return found.tree, found.expected
 
-    def knows(self, question: Hashable) -> bool:
-        return question in self._answered
-
     def known(self, question: Hashable) -> Answered | None:
         return self._answered.get(question)
-
-    def kept(self, tree: Any, views: list[torch.Tensor], expected: Expected) -> Answered:
-        """Copies of the inputs, which lie where the tree says, and of the answer, whose values are in the heap."""
-        values = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in expected.values]
-        return Answered(tree, [view.clone() for view in views], replace(expected, values=values))
 
     def remember(
         self, question: Hashable, tree: Any, expected: Expected, views: list[torch.Tensor] | None = None
@@ -652,7 +638,8 @@ class Reference:
         answers += [item.value for item in expected.changed or ()]
         if sum(x.nbytes for x in [*views, *answers] if isinstance(x, torch.Tensor)) > ANSWER_BYTES:
             return
-        self._answered[question] = self.kept(tree, views, expected)
+        copies = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in expected.values]
+        self._answered[question] = Answered(tree, [view.clone() for view in views], replace(expected, values=copies))
         while len(self._answered) > ANSWERS_MOST:
             self._answered.popitem(last=False)
 
@@ -679,52 +666,42 @@ class Reference:
     def bind_runs(self, first: int, model: str, tree: Any, runs: Sequence[tuple[Run, int]], *, bells: int) -> None:
         """Calls from set `first` on. runs: how, and on which inputs, by how many sets these lie behind tree's."""
         told = [_told(run) for run, _ in runs]
-        self.bells += bells
         self.peer.bind(
             first, model, tree, sets=len(runs), stride=self.sizes.inputs, runs=told, places=[at for _, at in runs],
             seed=CALL_SEED, bells=bells,
         )  # fmt: skip
 
-    def fit_at_once(self, model: str, asked: Sequence[Asks], *, precision: str) -> int:
-        """How many of these answers one bell makes, the first ones: none of a large or slow task, nor before the model
-        has answered. Then it is known whether it changes inputs."""
+    def _fits_at_once(self, model: str, calls: int) -> bool:
+        """So many calls may be one bell: not of a large or slow task, nor before the model has answered. Then it is
+        known whether it changes inputs."""
         is_fit = not self.mutates_inputs and model not in self._fails_at_once and NOT_AT_ONCE not in self.fatal
-        if model not in self._steady or not is_fit:
-            return 0
         sizes = self.sizes
         most = min(sizes.sets, sizes.calls // 2)  # in fp64 outputs are twice as large
         most = min(most, AT_ONCE_BYTES // max(1, sizes.inputs, sizes.outputs, sizes.state))
         most = min(most, int(AT_ONCE_NS / max(1.0, self.rough_ns.get(model, 1.0))))
-        calls = itertools.accumulate(len(self.runs_for(asks, precision)) for asks in asked)
-        return sum(of <= most for of in calls)
+        return model in self._steady and is_fit and 2 <= calls <= most
 
-    def make_at_once(self, model: str, trees: Sequence[Any], asked: Sequence[Asks], *, precision: str) -> list[Made]:
-        """The calls for the answers to all of these in one bell, each on inputs of its own; none where they do not fit.
+    def _make_at_once(self, model: str, tree: Any, asks: Asks, precision: str) -> Made | None:
+        """The calls for an answer in one bell, each on inputs of its own; None where they do not fit.
 
-        trees: inputs in the sets from 0 on. The answers, by expect(), are to be taken before the next bell.
+        tree: inputs in set 0. The answer is to be taken before the next bell.
         """
         self._has_failed_at_once = False
-        size = self.sizes.inputs
-        if self.fit_at_once(model, asked, precision=precision) < len(asked):
-            return []
-        runs = [self.runs_for(asks, precision) for asks in asked]
-        more = [(index, run) for index, each in enumerate(runs) for run in each[1:]]
-        every = [*((index, Run()) for index in range(len(runs))), *more]
-        if len(every) < 2:
-            return []
-        pristine = [[view.clone() for view in self.views(tree)] for tree in trees]
-        for place, (index, run) in enumerate(more, len(runs)):
-            views = self.views(trees[index])
-            copies = self.views(place_tree(trees[index], place * size)[0])
-            for copy, view in zip(copies, views, strict=True):
-                copy.copy_(view)
+        runs = self.runs_for(asks, precision)
+        if not self._fits_at_once(model, len(runs)):
+            return None
+        pristine = [view.clone() for view in self.views(tree)]
+        for place, run in enumerate(runs[1:], 1):
+            copies = self.views(place_tree(tree, place * self.sizes.inputs)[0])
+            for copy, kept in zip(copies, pristine, strict=True):
+                copy.copy_(kept)
             if run is JITTERED:
                 jitter(copies)
         synchronize(self.peer.device)
         start = time.monotonic_ns()
         try:
-            self._bind(model, trees[0], [run for _, run in every], asked[0].training)
-            answers = self.peer.call_sets(0, len(every), LIMIT_MS)
+            self._bind(model, tree, runs, asks.training)
+            answers = self.peer.call_sets(0, len(runs), LIMIT_MS)
         except PeerFailed as error:
             if error.is_gone:
                 self.fatal.add(NOT_AT_ONCE)  # one by one it will show which call that is
@@ -732,14 +709,13 @@ class Reference:
             answers = []
         if not answers or overlap([list(values.leaves(answer)) for answer in answers]):  # the last call wrote all of it
             self._has_failed_at_once = True
-            for tree, kept in zip(trees, pristine, strict=True):
-                self._may_have_changed = True
-                self._restore(tree, kept)
-            return []
-        self._note_rough(model, (time.monotonic_ns() - start) / len(every))
-        made = [Made(kept) for kept in pristine]
-        for (index, run), answer in zip(every, answers, strict=True):
-            made[index].outputs.setdefault(run, []).append(answer)
+            self._may_have_changed = True
+            self._restore(tree, pristine)
+            return None
+        self._note_rough(model, (time.monotonic_ns() - start) / len(runs))
+        made = Made(pristine)
+        for run, answer in zip(runs, answers, strict=True):
+            made.outputs.setdefault(run, []).append(answer)
         return made
 
     def _allows(self, precision: str) -> bool:
@@ -747,7 +723,6 @@ class Reference:
 
     def _bind(self, model: str, tree: Any, runs: list[Run], training: bool | None) -> None:
         """One call for each, and a bell for all of them."""
-        self.bells += 1
         size = self.sizes.inputs
         told = [_told(run) for run in runs]
         self.peer.bind(
@@ -780,17 +755,13 @@ class Reference:
                 raise ReferenceBroken(f"the reference failed: {error.error['text']}") from None
         return self.rough_ns[model]
 
-    def expect(self, model: str, tree: Any, asks: Asks, *, precision: str, made: Made | None = None) -> Expected:
-        """Run the reference on these inputs, which lie in set 0 and are left as they were found.
-
-        made: by make_at_once(), for this answer; the inputs lie in the set where it had them.
-        """
+    def expect(self, model: str, tree: Any, asks: Asks, *, precision: str) -> Expected:
+        """Run the reference on these inputs, which lie in set 0 and are left as they were found."""
         self._asks = asks
         known = self.mutates_inputs, self.tf32_matters, self._fp64_fails
         try:
             with blamed("outputs"):
-                if made is None:
-                    made = next(iter(self.make_at_once(model, [tree], [asks], precision=precision)), None)
+                made = self._make_at_once(model, tree, asks, precision)
                 if made is None:
                     made = Made([view.clone() for view in self.views(tree)])
                 pristine, self._made = made.inputs, made.outputs
