@@ -17,10 +17,6 @@
 typedef int nvml_result;
 struct nvml_device;
 
-struct nvml_memory {
-    unsigned long long total, free, used;
-};
-
 struct nvml_process {
     unsigned pid;
     unsigned long long used;
@@ -35,14 +31,12 @@ _Static_assert(sizeof(struct nvml_process) == 24, "nvmlProcessInfo_t of the _v3 
     X(driver_version, "nvmlSystemGetDriverVersion", (char *out, unsigned size))                          \
     X(by_pci, "nvmlDeviceGetHandleByPciBusId_v2", (const char *pci, struct nvml_device **out))           \
     X(clock, "nvmlDeviceGetClockInfo", (struct nvml_device * device, int which, unsigned *out))          \
-    X(max_clock, "nvmlDeviceGetMaxClockInfo", (struct nvml_device * device, int which, unsigned *out))   \
     X(temperature, "nvmlDeviceGetTemperature", (struct nvml_device * device, int sensor, unsigned *out)) \
     X(power, "nvmlDeviceGetPowerUsage", (struct nvml_device * device, unsigned *out))                    \
     X(throttle, "nvmlDeviceGetCurrentClocksThrottleReasons",                                             \
       (struct nvml_device * device, unsigned long long *out))                                            \
     X(ecc, "nvmlDeviceGetTotalEccErrors",                                                                \
       (struct nvml_device * device, int kind, int counter, unsigned long long *out))                     \
-    X(memory, "nvmlDeviceGetMemoryInfo", (struct nvml_device * device, struct nvml_memory * out))        \
     X(processes, "nvmlDeviceGetComputeRunningProcesses_v3",                                              \
       (struct nvml_device * device, unsigned *n, struct nvml_process *out))
 
@@ -56,7 +50,6 @@ struct nvml {
 /* As with the driver: one library and one GPU for each process. */
 static struct nvml nvml;
 static struct nvml_device *device;
-static uint32_t sm_clock_max_mhz; /* of it; the driver takes a millisecond to return it */
 static int is_open;
 
 static const struct {
@@ -141,17 +134,10 @@ read_figure(nvml_result result, const char *what, uint32_t *figure)
 int
 harness_nvml_open(const char *pci_bus_id)
 {
-    struct nvml_device *found = NULL;
     int code = need_library();
 
     device = NULL;
-    if (code != 0 || (code = check(nvml.by_pci(pci_bus_id, &found), "nvmlDeviceGetHandleByPciBusId")) != 0)
-        return code;
-    code = read_figure(nvml.max_clock(found, NVML_CLOCK_SM, &sm_clock_max_mhz), "highest SM clock",
-                       &sm_clock_max_mhz);
-    if (code == 0)
-        device = found;
-    return code;
+    return code != 0 ? code : check(nvml.by_pci(pci_bus_id, &device), "nvmlDeviceGetHandleByPciBusId");
 }
 
 static int
@@ -189,14 +175,12 @@ read_processes(struct harness_nvml_state *out)
 int
 harness_nvml_state(struct harness_nvml_state *out)
 {
-    struct nvml_memory memory = { 0, 0, 0 };
     unsigned long long reasons = 0;
     int code;
 
     if (device == NULL)
         return harness_fail(ENODEV, "NVML is not open");
     memset(out, 0, sizeof(*out));
-    out->sm_clock_max_mhz = sm_clock_max_mhz;
     if ((code = read_figure(nvml.clock(device, NVML_CLOCK_SM, &out->sm_clock_mhz), "SM clock",
                             &out->sm_clock_mhz)) != 0 ||
         (code = read_figure(nvml.clock(device, NVML_CLOCK_MEM, &out->mem_clock_mhz), "memory clock",
@@ -205,11 +189,8 @@ harness_nvml_state(struct harness_nvml_state *out)
                             &out->temp_c)) != 0 ||
         (code = read_figure(nvml.power(device, &out->power_mw), "power", &out->power_mw)) != 0 ||
         (code = read_ecc(out)) != 0 ||
-        (code = check(nvml.throttle(device, &reasons), "throttle reasons")) != 0 ||
-        (code = check(nvml.memory(device, &memory), "memory")) != 0)
+        (code = check(nvml.throttle(device, &reasons), "throttle reasons")) != 0)
         return code;
     out->throttle_reasons = reasons;
-    out->mem_used_bytes = memory.used;
-    out->mem_total_bytes = memory.total;
     return read_processes(out);
 }

@@ -12,8 +12,7 @@
 struct harness_nvml_state {
     uint64_t
         throttle_reasons; /* NVML's bits: 1 idle, 4 power cap, 8 hardware, 32 software thermal, 64 hardware thermal … */
-    uint64_t mem_used_bytes, mem_total_bytes;
-    uint32_t sm_clock_mhz, mem_clock_mhz, sm_clock_max_mhz;
+    uint32_t sm_clock_mhz, mem_clock_mhz;
     uint32_t temp_c, power_mw;
     uint32_t ecc_errors;  /* uncorrected, since the driver was loaded */
     uint32_t n_processes; /* with a compute context; pids has the first HARNESS_NVML_PIDS_MAX */

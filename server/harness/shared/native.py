@@ -664,11 +664,8 @@ class _NvmlState(ctypes.Structure):
 
     _fields_ = (
         ("throttle_reasons", c_uint64),
-        ("mem_used_bytes", c_uint64),
-        ("mem_total_bytes", c_uint64),
         ("sm_clock_mhz", c_uint32),
         ("mem_clock_mhz", c_uint32),
-        ("sm_clock_max_mhz", c_uint32),
         ("temp_c", c_uint32),
         ("power_mw", c_uint32),
         ("ecc_errors", c_uint32),
