@@ -40,37 +40,6 @@ log_shows(enum log_level level)
     return (int)level <= atomic_load(&max_level);
 }
 
-/* Append one character as it stands in a JSON string; a stray byte becomes U+FFFD. */
-static int
-add_escaped(struct buffer *line, const char *s, size_t size)
-{
-    unsigned char c = (unsigned char)s[0];
-    if (size == 0)
-        return buffer_add(line, "\\ufffd");
-    if (c == '"' || c == '\\')
-        return buffer_printf(line, "\\%c", c);
-    if (c == '\n')
-        return buffer_add(line, "\\n");
-    if (c == '\t')
-        return buffer_add(line, "\\t");
-    if (c < 0x20 || c == 0x7f)
-        return buffer_printf(line, "\\u%04x", c);
-    return buffer_append(line, s, size);
-}
-
-static int
-add_json_text(struct buffer *line, const char *text)
-{
-    size_t n = strlen(text);
-    for (size_t i = 0; i < n;) {
-        size_t step = utf8_char_size(text + i, n - i);
-        if (add_escaped(line, text + i, step) < 0)
-            return -1;
-        i += step ? step : 1;
-    }
-    return 0;
-}
-
 /* For people: control characters would move their cursor or forge a line, so they become '?'. */
 static int
 add_plain_text(struct buffer *line, const char *text)
@@ -89,14 +58,15 @@ struct line {
     size_t n;
 };
 
+/* A byte that is no UTF-8 becomes '?'. */
 static int
-add_member(struct buffer *line, const char *name, const char *value)
+add_member(json_t *object, const char *name, const char *value)
 {
-    if (!value)
-        return 0;
-    if (buffer_printf(line, "\"%s\":\"", name) < 0 || add_json_text(line, value) < 0)
-        return -1;
-    return buffer_add(line, "\",");
+    AUTO_FREE char *text = value ? strdup(value) : NULL;
+
+    if (text)
+        utf8_clean(text);
+    return value ? json_object_set_new(object, name, json_string(text)) : 0;
 }
 
 static int
@@ -104,15 +74,13 @@ make_json(struct buffer *line, const struct line *l)
 {
     char now[CLOCK_TEXT_SIZE];
     clock_text(clock_wall_ms(), now);
-    if (buffer_printf(line, "{\"time\":\"%s\",\"level\":\"%s\",", now, l->level) < 0 ||
-        add_member(line, "subject", l->subject) < 0)
-        return -1;
+    AUTO_JSON json_t *object = json_pack("{s:s, s:s}", "time", now, "level", l->level);
+    int rc = add_member(object, "subject", l->subject);
     for (size_t i = 0; i < l->n; i++)
-        if (add_member(line, l->fields[i].name, l->fields[i].value) < 0)
-            return -1;
-    if (buffer_add(line, "\"msg\":\"") < 0 || add_json_text(line, l->msg) < 0)
-        return -1;
-    return buffer_add(line, "\"}\n");
+        rc |= add_member(object, l->fields[i].name, l->fields[i].value);
+    rc |= add_member(object, "msg", l->msg);
+    AUTO_FREE char *text = rc == 0 ? json_dumps(object, JSON_COMPACT) : NULL;
+    return text ? buffer_printf(line, "%s\n", text) : -1;
 }
 
 static int

@@ -65,7 +65,7 @@ a_json_line_reads_back(void **state)
     assert_int_equal(json_object_size(line), 4);
     assert_string_equal(member(line, "level"), "warn");
     assert_string_equal(member(line, "subject"), "sub\"1");
-    assert_string_equal(member(line, "msg"), "line\nfeed 7 \x01 \\ tab\t \xc3\xa9 \xef\xbf\xbd end");
+    assert_string_equal(member(line, "msg"), "line\nfeed 7 \x01 \\ tab\t \xc3\xa9 ? end");
     assert_int_equal(strlen(member(line, "time")), 24);
     json_decref(line);
 }
