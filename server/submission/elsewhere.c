@@ -8,6 +8,7 @@
 
 #include "common/limits.h"
 #include "common/log.h"
+#include "server/workers/handle.h"
 
 /*
  * Theory of operation. While anything is followed, a thread of the store reads its state every POLL_MS, beginning with
@@ -65,12 +66,6 @@ elsewhere_new(uv_loop_t *loop, struct store *store, elsewhere_cb *cb, void *arg)
 }
 
 static void
-timer_closed_cb(uv_handle_t *timer)
-{
-    free(timer->data);
-}
-
-static void
 entry_free(struct elsewhere_entry *entry)
 {
     free(entry->client);
@@ -88,7 +83,7 @@ elsewhere_free(struct elsewhere *e)
     {
         elsewhere_remove(e, entry);
     }
-    uv_close((uv_handle_t *)&e->timer, timer_closed_cb);
+    uv_close((uv_handle_t *)&e->timer, handle_free_cb);
 }
 
 static void

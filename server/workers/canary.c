@@ -9,6 +9,7 @@
 #include "common/json.h"
 #include "common/log.h"
 #include "common/utf8.h"
+#include "server/workers/handle.h"
 
 /*
  * A kernel with a known answer and a known time is judged whenever the device or a worker may have been damaged: at
@@ -274,15 +275,9 @@ canary_new(uv_loop_t *loop, const struct config *config, const char *device, str
     return 0;
 }
 
-static void
-closed_cb(uv_handle_t *handle)
-{
-    free(handle->data);
-}
-
 void
 canary_free(struct canary *c)
 {
     if (c)
-        uv_close((uv_handle_t *)&c->limit_timer, closed_cb);
+        uv_close((uv_handle_t *)&c->limit_timer, handle_free_cb);
 }

@@ -14,6 +14,7 @@
 
 #include "common/auto.h"
 #include "common/log.h"
+#include "server/workers/handle.h"
 
 /*
  * Theory of operation. A group that has processes of its own cannot delegate
@@ -132,12 +133,6 @@ struct removal {
 };
 
 static void
-removal_closed_cb(uv_handle_t *handle)
-{
-    free(handle->data);
-}
-
-static void
 try_cb(uv_work_t *req)
 {
     struct removal *r = req->data;
@@ -157,7 +152,7 @@ tried_cb(uv_work_t *req, int status)
     }
     if (!r->is_gone)
         log_warn("cgroup", "%s stays behind", r->path);
-    uv_close((uv_handle_t *)&r->timer, removal_closed_cb);
+    uv_close((uv_handle_t *)&r->timer, handle_free_cb);
 }
 
 static void
@@ -166,7 +161,7 @@ try_again_cb(uv_timer_t *timer)
     struct removal *r = timer->data;
 
     if (uv_queue_work(timer->loop, &r->req, try_cb, tried_cb) != 0)
-        uv_close((uv_handle_t *)timer, removal_closed_cb);
+        uv_close((uv_handle_t *)timer, handle_free_cb);
 }
 
 void

@@ -12,6 +12,7 @@
 
 #include "common/auto.h"
 #include "common/log.h"
+#include "server/workers/handle.h"
 
 /*
  * Theory of operation. A packet is read whole or refused; its descriptors are
@@ -74,12 +75,6 @@ packet_free(struct packet *p)
     free(p);
 }
 
-static void
-closed_cb(uv_handle_t *handle)
-{
-    free(handle->data);
-}
-
 void
 channel_free(struct channel *c)
 {
@@ -91,7 +86,7 @@ channel_free(struct channel *c)
     DL_FOREACH_SAFE(c->queue, p, next)
     packet_free(p);
     c->queue = NULL;
-    uv_close((uv_handle_t *)&c->poll, closed_cb);
+    uv_close((uv_handle_t *)&c->poll, handle_free_cb);
     close(c->fd);
 }
 

@@ -7,6 +7,7 @@
 #include "common/auto.h"
 #include "server/workers/canary.h"
 #include "server/workers/gpu_child.h"
+#include "server/workers/handle.h"
 #include "server/workers/referee.h"
 
 /*
@@ -320,12 +321,6 @@ device_worker_stop(struct device_worker *w, void (*stopped_cb)(void *arg))
     process_stop(referee_process(w->referee), worker_stopped_cb, w);
 }
 
-static void
-closed_cb(uv_handle_t *handle)
-{
-    free(handle->data);
-}
-
 void
 device_worker_free(struct device_worker *w)
 {
@@ -336,7 +331,7 @@ device_worker_free(struct device_worker *w)
     gpu_children_free(w->children);
     zygote_free(w->zygote);
     referee_free(w->referee);
-    uv_close((uv_handle_t *)&w->look_timer, closed_cb);
+    uv_close((uv_handle_t *)&w->look_timer, handle_free_cb);
 }
 
 /* --- what its owner wants --- */

@@ -9,6 +9,7 @@
 #include "common/clock.h"
 #include "common/json.h"
 #include "server/workers/contention.h"
+#include "server/workers/handle.h"
 
 /*
  * A job is in one phase of the table phases[]. A call of its owner or a report of the referee moves it; any other
@@ -663,15 +664,9 @@ job_new(uv_loop_t *loop, const struct config *config, struct referee *referee, s
     return 0;
 }
 
-static void
-closed_cb(uv_handle_t *handle)
-{
-    free(handle->data);
-}
-
 void
 job_free(struct job *j)
 {
     if (j)
-        uv_close((uv_handle_t *)&j->timer, closed_cb);
+        uv_close((uv_handle_t *)&j->timer, handle_free_cb);
 }

@@ -7,6 +7,7 @@
 #include <utlist.h>
 
 #include "common/log.h"
+#include "server/workers/handle.h"
 
 /*
  * Theory of operation. A child can receive its request at any time, so early making changes only the wait. Making one
@@ -312,15 +313,9 @@ prefork_pool_abandon(struct prefork_pool *p)
     }
 }
 
-static void
-closed_cb(uv_handle_t *handle)
-{
-    free(handle->data);
-}
-
 void
 prefork_pool_free(struct prefork_pool *p)
 {
     if (p)
-        uv_close((uv_handle_t *)&p->timer, closed_cb);
+        uv_close((uv_handle_t *)&p->timer, handle_free_cb);
 }
