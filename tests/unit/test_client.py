@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.util
 import json
 import shutil
 import subprocess
@@ -17,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,6 +38,7 @@ from verifierd_client import (
     task_of,
 )
 from verifierd_client.numbers import ABSENT
+from verifierd_client.rows import judge_rows
 from verifierd_client.trl import groups, make_reward, text_of
 from verifierd_client.verl import compute_score
 
@@ -172,6 +174,20 @@ def test_options_may_be_mappings_and_lists_of_a_configuration() -> None:
         assert stub.asked[0][2]["reward"] == {"kind": "kevin", "params": {"cap": 4}, "parts": [1]}
         with pytest.raises(TypeError, match="object"):
             Client(stub.url).judge("softmax", "text", reward=object())
+
+
+def test_a_body_is_utf_8_and_not_escapes() -> None:
+    """Escaped, an answer in Chinese is twice as long, and a body may have 8 MiB."""
+    sent: list[bytes] = []
+
+    def answer(call: Call) -> Reply:
+        sent.append(call.content)
+        return document(200, verdict())
+
+    with answering(answer) as url:
+        Client(url).judge("softmax", "核\ud800", metadata={"note": "é\udfff"})
+    assert "核".encode() in sent[0] and b"\\u" not in sent[0]
+    assert json.loads(sent[0]) == {"completion": "核?", "task": "softmax", "metadata": {"note": "é?"}}
 
 
 def test_whoever_gives_up_has_it_cancelled() -> None:
@@ -491,6 +507,29 @@ def test_one_bad_row_never_ends_a_run() -> None:
             assert compute_score("k", "text", "nowhere", url=stub.url)["masked"] == 1
 
 
+def test_a_group_that_is_too_long_is_judged_in_halves() -> None:
+    asked: list[int] = []
+
+    def answer(call: Call) -> Reply:
+        texts = [one["completion"] for one in call.body["candidates"]]
+        asked.append(len(texts))
+        if len(texts) > 2 or "long" in texts:
+            return document(413, {"code": "too_large", "detail": "the body"})
+        return document(200, {"id": "g", "state": "done", "items": [verdict(float(text)) for text in texts]})
+
+    with answering(answer) as url, pytest.warns(UserWarning, match="too_large: the body: 1 sample has no reward"):
+        found = judge_rows(Client(url), "softmax", ["1", "2", "3", "long", "5"])
+    assert [one and one["reward"] for one in found] == [1, 2, 3, None, 5]
+    assert asked == [5, 2, 3, 1, 2, 1, 1]
+
+
+def test_a_group_whose_reference_is_too_long_is_refused_once() -> None:
+    too_long = {"code": "too_large", "detail": "it is long", "errors": [{"pointer": "/reference"}]}
+    with serving(say(413, too_long)) as stub, pytest.warns(UserWarning, match="4 samples have no reward"):
+        assert judge_rows(Client(stub.url), {"reference": "x"}, ["a", "b", "c", "d"]) == [None] * 4
+    assert len(stub.asked) == 1
+
+
 @pytest.mark.parametrize(
     ("status", "pointer", "task", "ends"),
     [
@@ -528,6 +567,91 @@ def test_openrlhf_by_function(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
         assert openrlhf.reward_func(["other"], ["write it"], ["softmax"])["extra_logs"]["masked"] == [1.0]
     body = stub.asked[0][2]
     assert (body["completion"], body["metadata"]) == ("code", {"run": "r1", "step": 5})
+
+
+@pytest.mark.parametrize(
+    ("query", "sent"),
+    [
+        ("if a != b , write it :\ncode()", "\ncode()"),
+        ("if a!= b, write it:\ncode()", "\ncode()"),  # as a tokenizer that cleans up has it
+        ("if a!= b, write that:\ncode()", None),
+        ("if a!=", None),
+    ],
+    ids=["whole", "cleaned up", "another", "cut"],
+)
+def test_openrlhfs_prompt_is_found_without_the_spaces_that_a_tokenizer_left_out(
+    monkeypatch: pytest.MonkeyPatch, query: str, sent: str | None
+) -> None:
+    with serving(say(200, verdict(0.9))) as stub:
+        monkeypatch.setenv("VERIFIERD_URL", stub.url)
+        openrlhf._client.cache_clear()
+        with contextlib.nullcontext() if sent else pytest.warns(UserWarning, match="does not begin with its prompt"):
+            found = openrlhf.reward_func([query], ["if a != b , write it :"], ["softmax"])
+    assert found["extra_logs"]["masked"] == [0.0 if sent else 1.0]
+    assert [body["completion"] for _, _, body, _ in stub.asked] == ([sent] if sent else [])
+
+
+SAMPLES = 40
+"""More than asyncio has threads of its own, however many cores there are."""
+
+
+@pytest.fixture
+def together() -> Iterator[str]:
+    """The URL of a daemon that answers once so many wait for it, and refuses all if it does not come to that."""
+    all_here = threading.Barrier(SAMPLES, timeout=20)
+
+    def answer(call: Call) -> Reply:
+        try:
+            all_here.wait()
+        except threading.BrokenBarrierError:
+            return document(400, {"code": "too_few", "detail": "at once"})
+        return document(200, verdict(0.9, items=[verdict(0.9)]))
+
+    with answering(answer) as url:
+        yield url
+
+
+def test_slime_waits_for_more_samples_at_once_than_asyncio_has_threads(
+    monkeypatch: pytest.MonkeyPatch, together: str
+) -> None:
+    monkeypatch.setenv("VERIFIERD_URL", together)
+    slime._client.cache_clear()
+
+    async def ask() -> list[Any]:
+        samples = [SimpleNamespace(label="softmax", response=str(n), metadata=None) for n in range(SAMPLES)]
+        return await asyncio.gather(*(slime.reward(None, sample) for sample in samples))
+
+    assert asyncio.run(ask()) == [0.9] * SAMPLES
+
+
+def test_verifiers_waits_for_more_samples_at_once_than_asyncio_has_threads(
+    monkeypatch: pytest.MonkeyPatch, together: str
+) -> None:
+    """Its own package, which stands for no more than names here, is run in tests/fault/test_trainers.py."""
+
+    class Named:
+        def __class_getitem__(cls, _: object) -> type[Named]:
+            return cls
+
+    names = ("Task", "TaskData", "TaskConfig", "Taskset", "TasksetConfig", "Trace", "State")
+    package = ModuleType("verifiers.v1")
+    package.__dict__.update({name: type(name, (Named,), {}) for name in names}, reward=lambda method: method)
+    monkeypatch.setitem(sys.modules, "verifiers", ModuleType("verifiers"))
+    monkeypatch.setitem(sys.modules, "verifiers.v1", package)
+    spec = importlib.util.find_spec("verifierd_client.verifiers")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    task = module.KernelTask()
+    task.config = module.KernelConfig()
+    task.config.url = together
+    task.data = SimpleNamespace(task="softmax", name=None)
+
+    async def ask() -> list[Any]:
+        traces = [SimpleNamespace(last_reply=str(n), info={}, record_metrics=dict) for n in range(SAMPLES)]
+        return await asyncio.gather(*(task.verifierd(trace) for trace in traces))
+
+    assert asyncio.run(ask()) == [0.9] * SAMPLES
 
 
 def test_slime_by_function(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,7 @@ def judge_rows(client: Client, task: object, answers: Sequence[str], **options: 
             if is_of_run(error, task):
                 raise
             at = re.match(r"/candidates/(\d+)(/|$)", error.pointer)
-            if error.status == 413 and not at and len(left) > 1:
+            if error.status == 413 and not error.pointer and len(left) > 1:  # the body, and no part of it
                 for half in (left[: len(left) // 2], left[len(left) // 2 :]):
                     judged = judge_rows(client, task, [answers[row] for row in half], **options)
                     for row, each in zip(half, judged, strict=True):
