@@ -87,7 +87,7 @@ call(struct http_client *c, const char *method, const char *path, const char *ru
             if (rc == 0)
                 refused(&a, &why);
             if (!trainer_is_stopping())
-                trainer_tell_wait("%s%s", why.text, rc == 0 ? "" : " (verifierd; for 10 minutes at most)");
+                trainer_tell_wait("%s%s", why.text, is_busy ? "" : " (verifierd; for 10 minutes at most)");
             http_answer_release(&a);
             trainer_pause(s > 30 ? 30 : s);
             continue;

@@ -190,7 +190,7 @@ read_choice(json_t *choice, uint64_t seed)
     size_t kept = size > TEXT_MAX ? utf8_cut(json_string_value(text), TEXT_MAX) : size;
     json_object_set_new(answer, "text", json_stringn(size ? json_string_value(text) : "", kept));
     if (size > TEXT_MAX)
-        json_object_set_new(answer, "cut_bytes", json_integer((json_int_t)(size - TEXT_MAX)));
+        json_object_set_new(answer, "cut_bytes", json_integer((json_int_t)(size - kept)));
     copy_known(answer, "finish_reason", json_object_get(choice, "finish_reason"));
     json_t *reasoning = json_object_get(message, "reasoning_content");
     copy_known(answer, "reasoning", reasoning ? reasoning : json_object_get(message, "reasoning"));

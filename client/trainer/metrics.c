@@ -176,7 +176,8 @@ metrics_json(const struct round_result *results, size_t n, int level)
     json_t *fast = json_object();
     for (size_t i = 0; i < ARRAY_LEN(fast_p); i++) {
         char name[16];
-        bool is_known = fast_p[i] == 0 || s.n_logs > 0 || s.correct == 0; /* as in the daemon's curves of a run */
+        /* As in the daemon's curves of a run. */
+        bool is_known = fast_p[i] == 0 || s.n_logs > 0 || s.correct == 0;
         snprintf(name, sizeof(name), "%g", fast_p[i]);
         json_object_set_new(fast, name, real_or_null(is_known ? s.fast[i] / whole : NAN));
     }

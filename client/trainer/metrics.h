@@ -17,7 +17,8 @@
  * "speedup_geomean", "speedup_median" and their "_lo", "_hi"}. Given.
  *
  * A task counts by its first sample (KernelBench's way) for the rates and fast_p; fast_p = share of tasks whose sample is correct
- * and faster than p times the reference; pass@k by the unbiased estimator 1 - C(n-c, k)/C(n, k) (Chen et al. 2021) over all samples;
+ * and faster than p times the reference, null for p > 0 where some are correct and none was timed;
+ * pass@k by the unbiased estimator 1 - C(n-c, k)/C(n, k) (Chen et al. 2021) over all samples;
  * speed-ups over correct and measured first samples, with a 95 % bootstrap interval over tasks. `infra` samples are left out.
  */
 json_t *metrics_json(const struct round_result *results, size_t n, int level);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import resource
 import signal
 import socket
@@ -20,6 +21,7 @@ from answering import Reply, document
 from endpoint import (
     LIMIT_S,
     TESTS,
+    TRAINER,
     Endpoint,
     FakeDaemon,
     Json,
@@ -86,15 +88,16 @@ def test_fewer_choices_than_asked_are_made_up_for(
     assert report(tmp_path)["answers"] == 4
 
 
-def test_a_megabyte_of_text_is_cut_and_told(
-    judge: FakeDaemon, endpoint: Endpoint, tmp_path: Path, tasks_file: Path
+@pytest.mark.parametrize(("kept", "cut"), [("x" * (1 << 20), "yy"), ("x" * ((1 << 20) - 1), "éyy")])
+def test_a_megabyte_of_text_is_cut_between_characters_and_told(
+    judge: FakeDaemon, endpoint: Endpoint, tmp_path: Path, tasks_file: Path, kept: str, cut: str
 ) -> None:
-    long = "x" * (1 << 20) + "yy"
+    long = kept + cut
     said = json.dumps({"choices": [{"message": {"content": long}, "finish_reason": "length"}] * 4}).encode()
     endpoint.faults = [lambda body: (200, {}, said)]
     assert run(judge, endpoint, tmp_path, *bestofn(tasks_file, "--max-tasks=1")).returncode == 0
     rows = lines(tmp_path / OUT / "candidates.jsonl")
-    assert [(len(row["text"]), row["cut_bytes"]) for row in rows] == [(1 << 20, 2)] * 4
+    assert [(row["text"] == kept, row["cut_bytes"]) for row in rows] == [(True, len(cut.encode()))] * 4
     posted = [body for method, path, body in judge.asked if path == "/v1/groups"]
     assert len(posted[0]["candidates"]) == 1  # the same text four times is judged once
     assert posted[0]["metadata"] == {"run": "bestofn_run", "policy_version": "scripted"}
@@ -234,6 +237,18 @@ def test_a_full_or_draining_daemon_is_waited_for(
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("status", [502, 504])
+def test_a_proxy_whose_daemon_is_away_is_waited_for(
+    judge: FakeDaemon, endpoint: Endpoint, tmp_path: Path, tasks_file: Path, status: int
+) -> None:
+    judge.faults = [lambda *asked: None, lambda *asked: (status, {"Content-Type": "text/html"}, b"<html>")]
+    done = run(judge, endpoint, tmp_path, *bestofn(tasks_file, "--max-tasks=1"))
+    assert done.returncode == 0, done.stderr
+    assert f"waiting: verifierd answered {status}: no reason given (verifierd; for 10 minutes at most)" in done.stderr
+    paths = [path.partition("?")[0] for _, path, _ in judge.asked]
+    assert paths == ["/v1/tasks", "/v1/groups", "/v1/groups", "/v1/groups/group-0"]
+
+
 @pytest.mark.parametrize(
     ("reply", "status", "why"),
     [
@@ -269,6 +284,26 @@ def test_what_the_daemon_could_not_judge_is_said_beside_the_rates(
     metrics = json.loads((tmp_path / "outputs" / "eval_x.json").read_text())["metrics"]
     assert (metrics["infra"], metrics["correct_rate"]) == (1, 50)
     assert "1 answers could not be judged (infra)" in done.stdout
+
+
+def test_no_share_is_said_of_what_was_not_timed(
+    judge: FakeDaemon, endpoint: Endpoint, tmp_path: Path, tasks_file: Path
+) -> None:
+    """All are correct, and of none is it known how fast it is. Where none is correct, none is fast."""
+    done = run(judge, endpoint, tmp_path, "evaluate", f"--tasks={tasks_file}", "--name=untimed")
+    assert done.returncode == 0, done.stderr
+    fast = json.loads((tmp_path / "outputs" / "eval_untimed.json").read_text())["metrics"]["fast_p"]
+    assert fast == {"0": 100} | dict.fromkeys(("0.5", "0.8", "1", "1.5", "2"))
+    assert re.search(r"^all +2 +100\.0% +100\.0% +100\.0% +100\.0% +- +100\.0%  -$", done.stdout, re.M), done.stdout
+    wrong = FakeDaemon.verdict(None)
+    wrong |= {"class": "mismatch", "components": wrong["components"] | {"correct": 0}}
+    judge.verdict = lambda timing: wrong  # type: ignore[method-assign]
+    done = run(judge, endpoint, tmp_path, "evaluate", f"--tasks={tasks_file}", "--name=wrong")
+    assert re.search(r"^all +2 +100\.0% +100\.0% +100\.0% +0\.0% +0\.0% +0\.0%  -$", done.stdout, re.M), done.stdout
+    command = [str(TRAINER), "compare", f"--workdir={tmp_path}", "untimed", "wrong"]
+    side = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert re.search(r"^fast_0 +100\.0% +0\.0% *$", side.stdout, re.M), side.stdout + side.stderr
+    assert re.search(r"^fast_1 +- +0\.0% *$", side.stdout, re.M), side.stdout
 
 
 def quiet_port() -> int:
