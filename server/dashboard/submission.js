@@ -199,7 +199,7 @@ function body(item, source, answer, log) {
     section("Printed", log && el("pre", { tabindex: "0", "aria-label": "What it printed", "data-key": "log", text: log })),
     section("Run it again", repeat(item, source)),
     el("p", {}, saved("/v1/submissions/" + item.id, item.id + ".json", "The verdict as JSON"),
-      !isLive(item) && saved(`/v1/submissions/${item.id}/bundle`, item.id + ".bundle.json", "The bundle: all that it came from, to judge it again")),
+      item.state === "done" && saved(`/v1/submissions/${item.id}/bundle`, item.id + ".bundle.json", "The bundle: all that it came from, to judge it again")),
   ];
 }
 

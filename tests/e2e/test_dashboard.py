@@ -406,6 +406,15 @@ def test_a_submission_has_a_link_to_its_bundle_with_and_without_a_token(scene: S
     window.script("sessionStorage.clear(); window.name = ''")
 
 
+def test_what_was_cancelled_has_no_link_to_a_bundle(scene: Scene, window: Browser) -> None:
+    client = scene.daemon.client
+    one = client.submit({"task": scene.task, "candidate": "while True: pass\n" + candidate("relu/honest.py")})
+    assert client.call("DELETE", f"/v1/submissions/{one}").status == 200
+    assert client.wait(one)["state"] == "cancelled"
+    show(window, scene.url, f"#/submissions/{one}", "The verdict as JSON")
+    assert "The bundle" not in window.text()
+
+
 def test_what_is_submitted_shows_without_a_reload(scene: Scene, window: Browser) -> None:
     show(window, scene.url, "#/submissions?client=live", "Nothing matches")
     window.script("window.kept = true")
