@@ -308,6 +308,7 @@ def test_a_source_may_be_a_models_answer(paused: service.Daemon, task: str) -> N
     ("query", "body", "kind", "status", "where"),
     [
         ("task=T&as=wrong", b"x = 1", "text/x-python", 400, {"parameter": "as"}),
+        ("as=completion", b"x = 1", "text/x-python", 400, {"parameter": "task"}),
         ("task=nobody-knows", b"x = 1", "text/x-python", 404, None),
         ("task=T&policy=strcit", b"x = 1", "text/x-python", 400, {"pointer": "/policy"}),
         ("task=%ff", b"x = 1", "text/x-python", 400, None),
@@ -327,6 +328,7 @@ def test_a_bad_source_is_refused_with_where(
     assert answer.status == status, answer.body
     if where:
         assert where.items() <= answer.json()["errors"][0].items()
+        assert answer.json()["code"] == ("bad_parameter" if "parameter" in where else "bad_body")
     if status == 415:
         assert "text/x-python" in answer.json()["detail"]
 
@@ -678,6 +680,8 @@ def test_clients_that_leave_are_let_go(paused: service.Daemon, task: str, waitin
 
 
 def test_cancelling(paused: service.Daemon, waiting: str) -> None:
+    bundle = paused.client.get(f"/v1/submissions/{waiting}/bundle")
+    assert (bundle.status, bundle.json()["code"], bundle.json()["retryable"]) == (409, "unfinished", True)
     answer = paused.client.call("DELETE", f"/v1/submissions/{waiting}")
     assert answer.status == 200
     verdict = paused.client.wait(waiting, 10)
@@ -685,6 +689,9 @@ def test_cancelling(paused: service.Daemon, waiting: str) -> None:
     assert verdict["reward"] is None
     again = paused.client.call("DELETE", f"/v1/submissions/{waiting}")
     assert (again.status, again.json()["code"]) == (409, "finished")
+    bundle = paused.client.get(f"/v1/submissions/{waiting}/bundle")  # which nobody asks for again
+    assert (bundle.status, bundle.json()["code"], bundle.json()["retryable"]) == (404, "not_found", False)
+    assert "is cancelled" in bundle.json()["detail"]
 
 
 def test_pages_of_submissions(paused: service.Daemon, task: str) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import service
@@ -220,6 +221,21 @@ def test_a_name_that_leads_to_another_task_is_judged_anew(shared: service.Daemon
 )
 def test_slime_bad_input(shared: service.Daemon, query: str, body: object, status: int) -> None:
     assert set(post(shared.client, "slime" + query, body, status)) == {"error", "code", "pointer"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "why"),
+    [("zzz", 'policy: there is no policy "zzz"'), ('{"timing":{"trials":1}}', "policy: /timing/trials: must be from")],
+)
+def test_a_policy_that_cannot_be_is_told_as_a_parameter(shared: service.Daemon, policy: str, why: str) -> None:
+    """And not as a row's, which is where its owner would look."""
+    query = "?policy=" + quote(policy)
+    for path, body in (("slime", slime("timing=1")), ("openrlhf", openrlhf("timing=1"))):
+        reply = post(shared.client, path + query, body, 400)
+        assert (reply["code"], reply["pointer"]) == ("bad_parameter", "")
+        assert why in reply["error"]
+    reply = post(shared.client, "sandboxfusion/run_code" + query, run_code(code("timing=1"), "correct"), 400)
+    assert why in reply["detail"]
 
 
 # --- SandboxFusion ---

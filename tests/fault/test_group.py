@@ -50,6 +50,27 @@ def test_the_shortest_calls_are_timed(shared: service.Daemon) -> None:
     assert len(group["ranking"]) == len(scripts)
 
 
+def test_a_rank_is_in_no_sum_of_rewards(start_scripted: service.StartDaemon) -> None:
+    """Only a cheat has its reward before the group is finished: its own value would be the mean of them all."""
+    client = start_scripted(cpu_jobs=1).client
+    client.add_task(TASK)
+    cheat = "full=fail:hack:idle_kernels"
+    scripts = [cheat, cheat, "timing=1.5", "timing=3"]  # of the two that are identical one is judged
+    told = {"reward": {"kind": "rank", "hack_value": -1}, "metadata": {"run": "ranked", "step": 1}}
+    group = client.wait(post(client, scripts, **told), LIMIT_S, "groups")
+    assert [item["class"] for item in group["items"]] == ["hack", "hack", "ok", "ok"]
+    assert [item["reward"] for item in group["items"]][:2] == [-1, -1] and group["items"][3]["reward"] > 0
+    summed = client.expect("GET", "/v1/runs/ranked")
+    assert (summed["n"], summed["hack"], summed["reward"]) == (4, 0.5, None)
+    assert [step["reward"] for step in summed["steps"]] == [None]
+    (listed,) = client.expect("GET", "/v1/groups")["items"]
+    assert (listed["id"], listed["reward"]) == (group["id"], None)
+    (leader,) = client.expect("GET", "/v1/leaderboard")["items"]
+    assert leader["reward"] is None and leader["speedup"] == pytest.approx(3, rel=1e-3)
+    trends = client.expect("GET", "/v1/trends")["steps"]
+    assert sum(step["n"] for step in trends) == 4 and {step["reward"] for step in trends} <= {None}
+
+
 def test_who_is_not_timed_is_counted_as_skipped(start_scripted: service.StartDaemon) -> None:
     """By /v1/status and by /v1/stats alike."""
     client = start_scripted().client

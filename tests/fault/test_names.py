@@ -53,6 +53,17 @@ def test_a_client_finds_a_task_that_another_registered_by_a_name_of_its_own(clie
     assert {one["id"] for one in client.expect("GET", "/v1/tasks?name=mine")["items"]} == {first}
 
 
+def test_a_task_that_was_first_sent_inline_shows_the_name_that_it_is_given(client: service.Client) -> None:
+    text = task("gelu", "one")["reference"]
+    first = client.judge({"reference": text, "candidate": "# script: ast=fail:syntax\n"}, LIMIT_S)
+    assert first["task_name"] == "Model"
+    assert client.add_task(task("gelu", "one")) == first["task"]
+    assert client.add_task(task("other", "one", client="bob")) == first["task"]  # a second name displaces none
+    assert client.expect("GET", f"/v1/tasks/{first['task']}")["name"] == "gelu"
+    assert [one["name"] for one in client.expect("GET", "/v1/tasks")["items"]] == ["gelu"]
+    assert client.judge({"reference": text, "candidate": "# script: timing=1\n"}, LIMIT_S)["task_name"] == "gelu"
+
+
 def test_model_spelled_out_is_the_same_task(client: service.Client) -> None:
     first = client.add_task(task("gelu", "one"))
     answer = client.post("/v1/tasks", task("gelu", "one", entry_point="Model"))
