@@ -134,6 +134,18 @@ def test_an_address_may_name_the_run(shared: service.Daemon) -> None:
     post(shared.client, "openrlhf?run=a%0Ab", openrlhf("timing=1.9"), status=400)
 
 
+def test_each_verdict_of_a_batch_is_one_event(shared: service.Daemon) -> None:
+    """The first ends last, so that the others have ended when they are waited for."""
+    client = shared.client
+    start = client.events("/v1/events?wait=0")[0].id
+    scripts = ["compile=sleep:1,pass timing=1.3", *["full=fail:mismatch"] * 5]
+    assert len(post(client, "openrlhf", openrlhf(*scripts))["scores"]) == len(scripts)
+    told = client.events("/v1/events?wait=0", start)
+    verdicts = [event.data["id"] for event in told if event.kind == "verdict"]
+    items = client.expect("GET", f"/v1/submissions?limit={len(scripts)}&view=brief")["items"]
+    assert sorted(verdicts) == sorted(item["id"] for item in items)
+
+
 def test_openrlhf_with_nothing_to_do(shared: service.Daemon) -> None:
     """Where there are several addresses, the later ones get empty lists."""
     assert post(shared.client, "openrlhf", openrlhf()) == {"rewards": [], "scores": [], "extra_logs": {}}

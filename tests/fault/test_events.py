@@ -173,3 +173,15 @@ def test_head_of_a_stream(shared: service.Daemon) -> None:
     answer = shared.client.call("HEAD", "/v1/events")
     assert (answer.status, answer.headers["Content-Type"], answer.body) == (200, "text/event-stream", b"")
     service.wait_for(lambda: shared.client.get("/v1/status").json()["http"]["streams"] == 0)
+
+
+def test_a_verdict_is_one_event_however_often_it_is_asked_for(shared: service.Daemon) -> None:
+    client = shared.client
+    start = client.events("/v1/events?wait=0")[0].id
+    one = body("timing=1.1")
+    answers = [client.call("POST", "/v1/submissions?wait=60", one, {"Idempotency-Key": "asked"}) for _ in range(4)]
+    assert [answer.json()["state"] for answer in answers] == ["done"] * 4
+    (posted,) = {answer.json()["id"] for answer in answers}
+    assert client.get(f"/v1/submissions/{posted}?wait=60").json()["id"] == posted
+    told = client.events("/v1/events?wait=0", start)
+    assert [event.data["id"] for event in told if event.kind == "verdict"] == [posted]
