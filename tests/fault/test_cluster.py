@@ -144,6 +144,17 @@ def test_quotas_hold_for_all_nodes_together(pair: tuple[Node, Node]) -> None:
         assert (status, refused["code"]) == (429, "quota_rate")
 
 
+def test_a_group_that_waits_for_its_top_ends_though_fewer_may_run(pair: tuple[Node, Node]) -> None:
+    """Of five members two may run: those that wait to be timed do not count. Nor do they keep others waiting."""
+    items = [{"candidate": candidate(f"top {i}", f"timing=1.{i}")} for i in range(5)]
+    group = str(post(pair[0], "/v1/groups", client="two", candidates=items, time_top_k=1)["id"])
+    after = str(post(pair[1], "/v1/submissions", client="two", candidate=candidate("after"))["id"])
+    document = pair[1].call("GET", f"/v1/groups/{group}?wait=60")[1]
+    assert (document["state"], {item["class"] for item in document["items"]}) == ("done", {"ok"}), document
+    assert [item["timing"]["outcome"] for item in document["items"]].count("measured") == 1
+    assert pair[1].call("GET", f"/v1/submissions/{after}?wait=60")[1]["class"] == "ok"
+
+
 def test_what_a_dead_node_left_does_not_wait_for_the_queue_of_another(pair: tuple[Node, Node]) -> None:
     """The other has work for longer than it takes, all of it accepted later."""
     dead, busy = pair
