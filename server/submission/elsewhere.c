@@ -122,6 +122,13 @@ elsewhere_add(struct elsewhere *e, const char *id, const char *group_id, const c
     return entry;
 }
 
+void
+elsewhere_hurry(struct elsewhere *e)
+{
+    e->is_urgent = true;
+    poll_in(e, 0);
+}
+
 struct elsewhere_entry *
 elsewhere_ask(struct elsewhere *e, const char *id)
 {
@@ -132,8 +139,7 @@ elsewhere_ask(struct elsewhere *e, const char *id)
     entry->is_known = false;
     DL_DELETE(e->oldest, entry);
     DL_PREPEND(e->oldest, entry);
-    e->is_urgent = true;
-    poll_in(e, 0);
+    elsewhere_hurry(e);
     return entry;
 }
 

@@ -64,6 +64,7 @@ struct elsewhere_entry *elsewhere_add(struct elsewhere *e, const char *id, const
                                       const char *client);
 /* The same of an id of which nothing else is known. */
 struct elsewhere_entry *elsewhere_ask(struct elsewhere *e, const char *id);
+void elsewhere_hurry(struct elsewhere *e); /* the next look is immediate, not at the next poll */
 struct elsewhere_entry *elsewhere_find(struct elsewhere *e, const char *id); /* NULL: it is not followed */
 /* It counts as accepted here from now on, until it is followed no more. */
 void elsewhere_own(struct elsewhere *e, struct elsewhere_entry *entry, struct client *owner);

@@ -126,7 +126,10 @@ void funnel_show_group(struct funnel *f, const char *id, funnel_document_cb *cb,
 /* The text of the same, to free(). is_whole: else each item is disclosure_view()'s. */
 typedef void funnel_text_cb(void *arg, char *text, size_t size, bool is_finished, const struct error *err);
 void funnel_print_group(struct funnel *f, const char *id, bool is_whole, funnel_text_cb *cb, void *arg);
-/* Whether it is a submission or group that this daemon has not ended: its events are reported to the follower. */
+/*
+ * Whether it is a submission or group that has not ended as far as this daemon knows, and whose events are reported to
+ * the follower. Not one that is only waited for and may have ended before.
+ */
 bool funnel_is_here(const struct funnel *f, const char *id);
 /*
  * /v1/status, in two parts. First the present state, which is cheap and printed: {"state","ready","why","queues":{…}};

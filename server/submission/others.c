@@ -128,6 +128,7 @@ follow_members(struct funnel *f, struct elsewhere_entry *e, const struct elsewhe
     for (size_t i = 0; i < news->n; i++)
         if (!news->members[i].is_finished)
             follow_member(f, e->id, news->members[i].id, news->members[i].client);
+    elsewhere_hurry(f->elsewhere); /* a member seen unfinished again has not ended here since: it is news */
     struct group *g = groups_find(f->groups, e->id);
     if (g) {
         group_set_whole(g);

@@ -87,5 +87,7 @@ waits_move(struct funnel_wait **from, struct funnel_wait **to)
 bool
 funnel_is_here(const struct funnel *f, const char *id)
 {
-    return submission_by_id(f, id) || groups_find(f->groups, id) || elsewhere_find(f->elsewhere, id);
+    const struct elsewhere_entry *e = elsewhere_find(f->elsewhere, id);
+
+    return submission_by_id(f, id) || groups_find(f->groups, id) || (e && e->is_news);
 }

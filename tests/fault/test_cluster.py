@@ -145,7 +145,7 @@ def test_quotas_hold_for_all_nodes_together(pair: tuple[Node, Node]) -> None:
 
 
 def test_a_group_that_waits_for_its_top_ends_though_fewer_may_run(pair: tuple[Node, Node]) -> None:
-    """Of five members two may run: those that wait to be timed do not count. Nor do they keep others waiting."""
+    """Two of five members may run, and those that wait to be timed do not count. Another submission is judged, too."""
     items = [{"candidate": candidate(f"top {i}", f"timing=1.{i}")} for i in range(5)]
     group = str(post(pair[0], "/v1/groups", client="two", candidates=items, time_top_k=1)["id"])
     after = str(post(pair[1], "/v1/submissions", client="two", candidate=candidate("after"))["id"])

@@ -41,6 +41,23 @@ class OtherNode:
             )
         return one
 
+    def add_group(self, like: str, size: int) -> tuple[str, list[str]]:
+        """A group of such submissions that the other node has: its id, and theirs."""
+        group, *ids = (f"{like[:-2]}{(int(like[-2:], 16) + 1 + n) % 256:02x}" for n in range(1 + size))
+        with self._store() as store:
+            store.execute(
+                "INSERT INTO submission_group (id, task_id, size, created_ms, request)"
+                " SELECT ?, task_id, ?, created_ms, '{}' FROM submission WHERE id = ?",
+                (group, size, like),
+            )
+            store.executemany(
+                "INSERT INTO submission (id, group_id, group_index, task_id, source_hash, state, priority, attempts,"
+                " created_ms, finished_ms, request, node, claim) SELECT ?, ?, ?, task_id, source_hash, 1, priority, 1,"
+                " created_ms, 0, request, 'other', 1 FROM submission WHERE id = ?",
+                [(one, group, index, like) for index, one in enumerate(ids)],
+            )
+        return group, ids
+
     def row(self, submission: str) -> tuple[int, str | None, int]:
         """State, node and attempts."""
         with self._store() as store:
@@ -222,3 +239,32 @@ def test_a_daemon_without_a_free_slot_leaves_what_waits_to_others(start_scripted
     gate(daemon).touch()
     daemon.client.wait(busy, LIMIT_S)
     assert daemon.client.wait(one, LIMIT_S)["class"] == "ok"
+
+
+def verdicts_of(events: list[service.Event]) -> list[str]:
+    return [str(event.data["id"]) for event in events if event.kind == "verdict"]
+
+
+def test_a_member_that_ends_soon_after_its_group_was_asked_for_is_an_event(start_scripted: service.StartDaemon) -> None:
+    """Once, in the group's stream that begins after its end, and in that of everything."""
+    daemon = start_scripted()
+    daemon.client.add_task(TASK)
+    other = OtherNode(daemon)
+    rounds: list[tuple[str, list[str], list[str]]] = []
+    start = daemon.client.events("/v1/events?wait=0")[0].id
+    for i in range(5):
+        pattern = daemon.client.judge(body(str(i)), LIMIT_S)
+        group, (early, late) = other.add_group(str(pattern["id"]), 2)
+        asked = Asked(daemon.client, f"/v1/groups/{group}?wait=60")
+        time.sleep(0.05)  # it is read by now, and is read again 0.2 s later
+        other.end(early, pattern)
+        stream = Asked(daemon.client, f"/v1/groups/{group}/events")
+        time.sleep(0.5)
+        other.end(late, pattern)
+        document = asked.wait(LIMIT_S).json()
+        assert [item["state"] for item in document["items"]] == ["done", "done"], document
+        rounds.append((early, [early, late], verdicts_of(service.read_events(stream.wait(LIMIT_S).body))))
+    assert [told for _, _, told in rounds] == [ids for _, ids, _ in rounds]
+    told = verdicts_of(daemon.client.events("/v1/events?wait=0", start))
+    assert len(set(told)) == len(told)
+    assert any(early in told for early, _, _ in rounds)
