@@ -274,6 +274,18 @@ class Small(reference.Reference):
         return found
 
 
+def test_answers_to_inputs_beside_these_are_on_both_sides_of_a_step() -> None:
+    """The inputs are as they were then."""
+    beside = torch.nextafter(torch.full((4,), 0.5), torch.ones(4))
+    task = Small(lambda x: torch.floor(x * 2), beside)
+    task.answer()
+    found = [answer[0].tolist() for answer in task.moved("m", task.tree)]
+    assert len(found) == reference.MOVED and {value for answer in found for value in answer} == {0.0, 1.0}
+    assert all(torch.equal(x, y) for x, y in zip(task.views(task.tree), task.made, strict=True))
+    task.mutates_inputs = True
+    assert list(task.moved("m", task.tree)) == []
+
+
 @pytest.mark.parametrize(("more", "calls"), [({}, 2), ({"scatters": True}, 3), ({"rounds": True}, 6)])
 def test_calls_for_an_answer_are_one_bell_and_as_one_by_one(
     more: Any, calls: int, monkeypatch: pytest.MonkeyPatch

@@ -7,7 +7,7 @@ import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Generator, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -81,6 +81,9 @@ SCATTER: Final = 8.0
 digit."""
 SCATTER_BYTES: Final = 1 << 28
 """Of larger inputs and answers it is not asked how they scatter."""
+MOVED: Final = 24
+MOVED_DIGITS: Final = 8
+"""So many answers are made of inputs that are up to so many last digits beside what they are."""
 ROUNDED_RUNS: Final = 4
 """Each moves a value that lies at a step to its other side with a probability of a half."""
 AT_ONCE_BYTES: Final = 64 << 20
@@ -895,6 +898,31 @@ class Reference:
             for (_, a), (_, b), *of in zip(exact, moved, scales, known, strict=True)
         ]
 
+    def moved(self, model: str, tree: Any) -> Generator[list[Any], None, None]:
+        """Exact answers to the inputs in set 0, those of single precision at random some last digits beside what they
+        are, in the reference's heap; none where there is no exact answer. Then the inputs are as they were."""
+        inputs = self.views(tree)
+        is_moved = any(view.dtype is torch.float32 for view in inputs)
+        size = sum(view.nbytes for view in inputs) + self.sizes.outputs
+        if self.mutates_inputs or self._fp64_fails or not is_moved or size > SCATTER_BYTES:
+            return
+        pristine = [view.clone() for view in inputs]
+        try:
+            for turn in range(MOVED):
+                for view, kept in zip(inputs, pristine, strict=True):
+                    view.copy_(kept)
+                for _ in range(1 + turn % MOVED_DIGITS):
+                    jitter(inputs, turn)  # each value to the same side again
+                synchronize(self.peer.device)
+                answer = self._wide(model, tree)
+                if answer is None:
+                    return
+                yield [leaf for _, leaf in answer]
+        finally:
+            for view, kept in zip(inputs, pristine, strict=True):
+                view.copy_(kept)
+            synchronize(self.peer.device)
+
     def _scattered(self, model: str, tree: Any, pristine: list[torch.Tensor], changed: list[Changed]) -> list[Changed]:
         """The same of inputs that are changed, by the reference in its own dtype: fp64 changes copies of them."""
         views = self.views(tree)
@@ -1002,10 +1030,10 @@ class Reference:
         self._fp64_fails = True
 
 
-def jitter(inputs: list[torch.Tensor]) -> None:
-    """Move those of single precision by their last digits."""
+def jitter(inputs: list[torch.Tensor], turn: int = 0) -> None:
+    """Move those of single precision by their last digits, in each turn otherwise."""
     for index, view in enumerate(view for view in inputs if view.dtype is torch.float32):
-        variations.jitter(view, CALL_SEED + index)
+        variations.jitter(view, CALL_SEED + index + len(inputs) * turn)
 
 
 def _told(run: Run) -> Run:
