@@ -251,10 +251,15 @@ class Memory:
         self.rang: list[list[int]] = []
         self.events_ns: list[float] = []
         self.armings, self.armed = 0, 0
+        self.bound: list[int] = []
 
     def arm(self, bells: int, **_: Any) -> None:
         assert self.armed == 0
         self.armings, self.armed = self.armings + 1, bells
+
+    def bind(self, set_: int, *_: Any, **__: Any) -> None:
+        assert self.armed == 0
+        self.bound.append(set_)
 
     def written(self) -> list[Any]:
         return []
@@ -275,7 +280,7 @@ class Drawing(Timer):
         self._calls, self._pairs, self._ahead, self._blocks, self._seen = calls, [], [], [], {}
         self._transforms, self._random, self._case = [], random.SystemRandom(), {}
         self._host_ns, self._waiting, self._unfinished = {}, self._theirs, None
-        self._doubts = []
+        self._doubts, self._doubted, self._model = [], 0, "own.0"
         self._tree = values.encode(
             [torch.zeros(1, dtype=torch.uint8)], lambda _: values.TensorNote(torch.uint8, (1,), (1,), 0), "inputs"
         )
@@ -473,9 +478,25 @@ def test_an_answer_beside_a_step_is_looked_at_once_both_sides_have_rung(
     if is_step:
         timer._block(5)
         assert len(timer._pairs) == 5 and timer._doubts == []
+        assert timer.ours.bound == [0], "where it had an exact call of moved inputs"
     else:
         with pytest.raises(timing.TimedWrong, match=r"output 0\[7\] of call 1: expected 0.0, got 0.5; 1 of 1152"):
             timer._block(5)
+
+
+def test_which_of_many_doubts_are_looked_at_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that counts its calls had the first ones right."""
+    timer = Drawing(64, 60)
+    timer._job.reference.mutates_inputs, timer._job.reference.views = False, lambda tree: []
+    monkeypatch.setattr(timer, "_limit", lambda *_: tolerance.Limit(1e-4, 1e-4))
+    seen = set()
+    for _ in range(40):
+        timer._doubts, timer._doubted = [], 0
+        for call in range(60):
+            assert timer._is_doubt("0", call, 0, torch.ones(()), torch.zeros(()))
+        assert len(timer._doubts) == timing.DOUBTS_MOST
+        seen |= {text for *_, text in timer._doubts}
+    assert len(seen) == 60
 
 
 @pytest.mark.parametrize(("void", "is_anew"), [(1, True), (timing.VOID_MOST, False)])

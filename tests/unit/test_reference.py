@@ -282,7 +282,9 @@ def test_answers_to_inputs_beside_these_are_on_both_sides_of_a_step() -> None:
     found = [answer[0].tolist() for answer in task.moved("m", task.tree)]
     assert len(found) == reference.MOVED and {value for answer in found for value in answer} == {0.0, 1.0}
     assert all(torch.equal(x, y) for x, y in zip(task.views(task.tree), task.made, strict=True))
-    task.mutates_inputs = True
+    task._made = {Run("float64"): [torch.zeros(4)]}  # of another answer
+    assert next(task.moved("m", task.tree))[0].tolist() == found[0]
+    task.fatal.add(reference.NOT_MOVED)
     assert list(task.moved("m", task.tree)) == []
 
 

@@ -62,6 +62,28 @@ def test_what_is_no_matter_of_steps(got: Any) -> None:
     assert steps.doubt(got, torch.zeros(ELEMENTS), LIMIT) is None
 
 
+def test_what_has_no_distance_is_no_step() -> None:
+    """Any number was right where the reference answers with infinity, or another exact answer does."""
+    wanted = torch.rand(ELEMENTS)
+    for odd in (torch.inf, torch.nan):
+        masked = wanted.clone()
+        masked[5] = odd
+        assert steps.doubt(wanted, masked, LIMIT) is None
+    found = steps.doubt(other_at(wanted, 2), wanted, LIMIT)
+    assert found is not None
+    infinite = wanted.clone()
+    infinite[2] = torch.inf
+    assert not steps.settle({1: found}, answers(infinite))
+
+
+def test_an_answer_of_another_form_says_nothing() -> None:
+    """How many values are selected may follow from the last digits, too."""
+    wanted = torch.rand(ELEMENTS)
+    found = steps.doubt(other_at(wanted, ELEMENTS - 1), wanted, LIMIT)
+    assert found is not None
+    assert not steps.settle({1: found, 7: found}, answers(wanted[:-1]))
+
+
 def test_no_more_answers_are_asked_for_than_it_takes() -> None:
     wanted = torch.rand(16)
     found = steps.doubt(other_at(wanted, 2), wanted, LIMIT)

@@ -309,6 +309,8 @@ class Job:
         self.first: Expected | None = None
         self._errors: dict[str | None, Errors] = {}  # by the transformation of the inputs
         self._tf32_matters = False
+        self._is_wrong = False
+        """An answer of this stage was beyond its limit, and not beside a step: no other is looked at so."""
         self._judged: dict[together.Key, together.Item] = {}
         """Cases that were judged together, and passed or are unfit, by model, transformation and seed."""
         self.has_own_work = False
@@ -460,6 +462,7 @@ class Job:
             return Report("full", "skip", detail={"why": limit})
         own = self.spec["cases"]["own"]
         self._judged.clear()
+        self._is_wrong = False
         self.has_own_work, self._seems_idle, self._suspect = False, False, None
         _, state = self.reference.model(own, 0)
         secret = self._by_need()
@@ -1026,7 +1029,8 @@ class Job:
 
     def _settled(self, outputs: Leaves, model: str, tree: Any, expected: Expected) -> Expected:
         """With the candidate's side of a step where that is as right."""
-        if self.policy.name == "kernelbench" or any(other is not None for other in expected.others):
+        is_exact = self.policy.name != "kernelbench" and not any(other is not None for other in expected.others)
+        if self._is_wrong or not is_exact:
             return expected
         doubts = {}
         for index, ((_, got), wanted) in enumerate(zip(outputs, expected.values, strict=False)):
@@ -1039,7 +1043,7 @@ class Job:
             x.clone(memory_format=torch.contiguous_format) if isinstance(x, torch.Tensor) else x
             for x in expected.values
         ]
-        steps.settle(doubts, self.reference.moved(model, tree))
+        self._is_wrong = not steps.settle(doubts, self.reference.moved(model, tree, expected.training))
         for index, found in doubts.items():
             found.put(kept[index])
         return replace(expected, values=kept)

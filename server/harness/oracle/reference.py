@@ -92,6 +92,7 @@ AT_ONCE_NS: Final = 250_000_000
 """The time that they may take, about: if many are requested, the first ones may be enough."""
 NOT_AT_ONCE: Final = ("", "at once")
 NONE_IS_FIT: Final = ("", "any")
+NOT_MOVED: Final = ("", "moved")
 """Further facts about a task whose processes were lost, in addition to the transformations."""
 JITTERED: Final = Run("float64 of jittered inputs")
 Leaves = list[tuple[str, Any]]
@@ -462,7 +463,7 @@ class Reference:
         self.peer = peer
         self.fatal = set() if fatal is None else fatal
         """(case, transformation) under which a process of the task was lost, this one or an earlier one."""
-        self.is_second = bool(self.fatal)
+        self.is_second = bool(self.fatal - {NOT_MOVED})
         """An earlier one was lost."""
         self.is_tight = False
         """The GPU has no room for the arenas that are estimated: less serves the allocations of both sides."""
@@ -751,6 +752,7 @@ class Reference:
         model, _ = self.model(case, 0)
         if model not in self.rough_ns:
             tree = self.inputs(case, self.told_seed)
+            self._asks, self._made = Asks(), {}
             try:
                 for _ in range(2):
                     self._run(model, tree, tf32=False)
@@ -898,15 +900,18 @@ class Reference:
             for (_, a), (_, b), *of in zip(exact, moved, scales, known, strict=True)
         ]
 
-    def moved(self, model: str, tree: Any) -> Generator[list[Any], None, None]:
+    def moved(self, model: str, tree: Any, training: bool | None = None) -> Generator[list[Any], None, None]:
         """Exact answers to the inputs in set 0, those of single precision at random some last digits beside what they
-        are, in the reference's heap; none where there is no exact answer. Then the inputs are as they were."""
+        are, in the reference's heap; none where there is no exact answer. Then the inputs are as they were.
+        """
         inputs = self.views(tree)
         is_moved = any(view.dtype is torch.float32 for view in inputs)
         size = sum(view.nbytes for view in inputs) + self.sizes.outputs
-        if self.mutates_inputs or self._fp64_fails or not is_moved or size > SCATTER_BYTES:
+        is_fit = not self.mutates_inputs and not self._fp64_fails and NOT_MOVED not in self.fatal
+        if not is_fit or not is_moved or size > SCATTER_BYTES:
             return
         pristine = [view.clone() for view in inputs]
+        self._asks, self._made = Asks(training=training), {}
         try:
             for turn in range(MOVED):
                 for view, kept in zip(inputs, pristine, strict=True):
@@ -918,7 +923,11 @@ class Reference:
                 if answer is None:
                     return
                 yield [leaf for _, leaf in answer]
+        except PeerFailed as error:  # a probability that is above 1 now, say
+            self.fatal.add(NOT_MOVED)
+            raise ReferenceBroken(f"the reference failed: {error.error['text']}") from None
         finally:
+            self._fp64_fails = False  # an error on these inputs says nothing of others
             for view, kept in zip(inputs, pristine, strict=True):
                 view.copy_(kept)
             synchronize(self.peer.device)

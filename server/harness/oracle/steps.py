@@ -25,6 +25,7 @@ class Doubt:
     """Where an answer is beyond its limit."""
 
     limit: Limit
+    shape: torch.Size
     places: torch.Tensor
     """int64[n], flat and row-major."""
     got: torch.Tensor
@@ -33,10 +34,13 @@ class Doubt:
     """float64[n], NaN as long as no right answer is near."""
     is_settled: bool = field(default=False)
 
-    def look(self, answer: torch.Tensor) -> None:
-        """At another exact answer, of the same shape."""
+    def look(self, answer: Any) -> None:
+        """At another exact answer; one of another shape says nothing."""
+        if not isinstance(answer, torch.Tensor) or answer.shape != self.shape:
+            return
         there = answer.reshape(-1)[self.places].double()
         is_near = (self.got - there).abs() <= self.limit.atol + self.limit.rtol * there.abs()
+        is_near &= torch.isfinite(there)  # to infinity any number is near
         self.right = torch.where(is_near & self.right.isnan(), there, self.right)
         self.is_settled = not bool(self.right.isnan().any())
 
@@ -60,7 +64,9 @@ def doubt(got: Any, wanted: Any, limit: Limit) -> Doubt | None:
         return None
     a, b = got.reshape(-1).double(), wanted.reshape(-1).double()
     places = ((a - b).abs() > limit.atol + limit.rtol * b.abs()).nonzero()[:, 0]
-    return Doubt(limit, places, a[places], torch.full_like(a[places], torch.nan))
+    if len(places) != found.differing:  # a number where none is right has no distance, and no step
+        return None
+    return Doubt(limit, wanted.shape, places, a[places], torch.full_like(a[places], torch.nan))
 
 
 def settle(doubts: Mapping[int, Doubt], answers: Generator[list[Any], None, None]) -> bool:
@@ -69,7 +75,7 @@ def settle(doubts: Mapping[int, Doubt], answers: Generator[list[Any], None, None
     with contextlib.closing(answers):
         for answer in answers:
             for index, one in doubts.items():
-                one.look(answer[index])
+                one.look(answer[index] if index < len(answer) else None)
             if all(one.is_settled for one in doubts.values()):
                 return True
     return False
