@@ -28,14 +28,20 @@ def made(value: int, *shape: int, how: str = "empty.memory_format", dtype: str =
 class Kernels:
     """Each is a function of a launch's arguments."""
 
-    def __init__(self, *functions: Callable[..., Any]) -> None:
+    def __init__(self, *functions: Callable[..., Any], is_dependent: bool = False) -> None:
         self._functions = functions
+        self._compiled = SimpleNamespace(launch_pdl=is_dependent)
+        self.overlaps: list[bool] = []
 
     def has(self, index: int) -> bool:
         return index < len(self._functions)
 
     def get(self, index: int) -> Any:
-        return SimpleNamespace(launch=lambda grid, args, room: self._functions[index](*args))
+        def launch(grid: Any, args: Any, room: Any, *, overlaps: bool) -> None:
+            self.overlaps.append(overlaps)
+            self._functions[index](*args)
+
+        return SimpleNamespace(launch=launch, compiled=self._compiled)
 
 
 class Model(gpu.Model):
@@ -173,3 +179,35 @@ def test_other_values_stay(dtype: torch.dtype, value: float) -> None:
     tensor = torch.full((3,), value, dtype=dtype)
     assert not gpu._make_indices(tensor)
     assert torch.equal(tensor, torch.full((3,), value, dtype=dtype)) or bool(tensor.isnan().all())
+
+
+class Event:
+    """Where in the queue it was recorded."""
+
+    queue: list[str]
+
+    def __init__(self) -> None:
+        self.at = ""
+
+    def record(self) -> None:
+        self.at = f"behind {len(self.queue)}"
+
+
+@pytest.mark.parametrize("is_captured", [True, False])
+def test_no_call_of_a_graph_overlaps_the_one_in_front(monkeypatch: pytest.MonkeyPatch, is_captured: bool) -> None:
+    """Not by its first launch, nor because the last one has ended before another that it overlaps."""
+    queue = Event.queue = []
+    waits: list[str] = []
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: is_captured)
+    stream = SimpleNamespace(wait_event=lambda event: waits.append(event.at))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
+    steps = [plan.Launch(0, (1, 1, 1), (plan.Ref(8),), 2)] * 3
+    kernels: Any = Kernels(lambda x: queue.append("launch"), is_dependent=True)
+    planned = trace(*steps, inputs=(leaf(8, 2),), output=leaf(8, 2))
+    found = Model(planned, kernels, CPU, allows=lambda call: True, prepares=lambda call: True)
+    found.construct(1)
+    for _ in range(2):
+        found(torch.ones(2))
+    assert kernels.overlaps == [False, True, True] * 2
+    assert waits == (["behind 1", "behind 2", "behind 4", "behind 5"] if is_captured else [])

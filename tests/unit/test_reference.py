@@ -284,6 +284,9 @@ def test_answers_to_inputs_beside_these_are_on_both_sides_of_a_step() -> None:
     assert all(torch.equal(x, y) for x, y in zip(task.views(task.tree), task.made, strict=True))
     task._made = {Run("float64"): [torch.zeros(4)]}  # of another answer
     assert next(task.moved("m", task.tree))[0].tolist() == found[0]
+    task.give_up_fp64()
+    own = [answer[0] for answer in task.moved("m", task.tree)]
+    assert {value for answer in own for value in answer.tolist()} == {0.0, 1.0} and own[0].dtype is torch.float32
     task.fatal.add(reference.NOT_MOVED)
     assert list(task.moved("m", task.tree)) == []
 

@@ -323,3 +323,12 @@ def test_two_spikes_never_take_each_others_last_digits_away() -> None:
         variations.jitter(moved, seed)
         assert (moved - x)[[100, 400]].double().sum() > 0.01, seed
         assert 200 < int((moved > x).sum()) < 500, "the others move both ways"
+
+
+def test_values_are_moved_by_as_many_last_digits_to_either_side() -> None:
+    before = torch.cat((torch.zeros(8), torch.rand(4096) + 1))
+    tensor = before.clone()
+    variations.move(tensor, 3, 8)
+    digits = ((tensor - before) / torch.finfo(torch.float32).eps).tolist()
+    assert digits[:8] == [0.0] * 8 and all(7 <= abs(one) <= 17 for one in digits[8:])
+    assert 0.4 < sum(one > 0 for one in digits[8:]) / 4096 < 0.6

@@ -82,8 +82,8 @@ digit."""
 SCATTER_BYTES: Final = 1 << 28
 """Of larger inputs and answers it is not asked how they scatter."""
 MOVED: Final = 24
-MOVED_DIGITS: Final = 8
-"""So many answers are made of inputs that are up to so many last digits beside what they are."""
+MOVED_DOUBLED: Final = 6
+"""So many answers are made of inputs that are 1, 2, 4 ... last digits beside what they are, so many powers of two."""
 ROUNDED_RUNS: Final = 4
 """Each moves a value that lies at a step to its other side with a probability of a half."""
 AT_ONCE_BYTES: Final = 64 << 20
@@ -901,25 +901,26 @@ class Reference:
         ]
 
     def moved(self, model: str, tree: Any, training: bool | None = None) -> Generator[list[Any], None, None]:
-        """Exact answers to the inputs in set 0, those of single precision at random some last digits beside what they
-        are, in the reference's heap; none where there is no exact answer. Then the inputs are as they were.
+        """Answers to the inputs in set 0, those of single precision at random some last digits beside what they are, in
+        the reference's heap: exact ones, or of its own dtype where it is not exact. Then the inputs are as they were.
         """
         inputs = self.views(tree)
-        is_moved = any(view.dtype is torch.float32 for view in inputs)
+        moving = [view for view in inputs if view.dtype is torch.float32 and view.numel()]
         size = sum(view.nbytes for view in inputs) + self.sizes.outputs
-        is_fit = not self.mutates_inputs and not self._fp64_fails and NOT_MOVED not in self.fatal
-        if not is_fit or not is_moved or size > SCATTER_BYTES:
+        is_fit = not self.mutates_inputs and NOT_MOVED not in self.fatal
+        if not is_fit or not moving or size > SCATTER_BYTES:
             return
+        fails, dtype = self._fp64_fails, None if self._fp64_fails else "float64"
         pristine = [view.clone() for view in inputs]
         self._asks, self._made = Asks(training=training), {}
         try:
             for turn in range(MOVED):
                 for view, kept in zip(inputs, pristine, strict=True):
                     view.copy_(kept)
-                for _ in range(1 + turn % MOVED_DIGITS):
-                    jitter(inputs, turn)  # each value to the same side again
+                for index, view in enumerate(moving):
+                    variations.move(view, CALL_SEED + turn * len(moving) + index, 2 ** (turn % MOVED_DOUBLED))
                 synchronize(self.peer.device)
-                answer = self._wide(model, tree)
+                answer = self._wide(model, tree, dtype)
                 if answer is None:
                     return
                 yield [leaf for _, leaf in answer]
@@ -927,7 +928,7 @@ class Reference:
             self.fatal.add(NOT_MOVED)
             raise ReferenceBroken(f"the reference failed: {error.error['text']}") from None
         finally:
-            self._fp64_fails = False  # an error on these inputs says nothing of others
+            self._fp64_fails = fails  # an error on these inputs says nothing of others
             for view, kept in zip(inputs, pristine, strict=True):
                 view.copy_(kept)
             synchronize(self.peer.device)
@@ -1039,10 +1040,10 @@ class Reference:
         self._fp64_fails = True
 
 
-def jitter(inputs: list[torch.Tensor], turn: int = 0) -> None:
-    """Move those of single precision by their last digits, in each turn otherwise."""
+def jitter(inputs: list[torch.Tensor]) -> None:
+    """Move those of single precision by their last digits."""
     for index, view in enumerate(view for view in inputs if view.dtype is torch.float32):
-        variations.jitter(view, CALL_SEED + index + len(inputs) * turn)
+        variations.jitter(view, CALL_SEED + index)
 
 
 def _told(run: Run) -> Run:

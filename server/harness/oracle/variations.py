@@ -507,3 +507,11 @@ def jitter(tensor: torch.Tensor, seed: int) -> None:
     falls = (drawn < 0.5) & (tensor.abs() <= OUTLIER * _typical(tensor))
     ends = torch.where(falls, -torch.inf, torch.inf).to(tensor.dtype)
     tensor.copy_(torch.where(tensor == 0, tensor, torch.nextafter(tensor, ends)))
+
+
+def move(tensor: torch.Tensor, seed: int, digits: int) -> None:
+    """Each value moved to either side by about so many of its last digits; zeros stay."""
+    sides = torch.randint(
+        0, 2, tensor.shape, generator=_generator(tensor, seed), device=tensor.device, dtype=torch.int8
+    )
+    tensor.mul_(1 + sides.mul_(2).sub_(1) * (digits * torch.finfo(tensor.dtype).eps))
