@@ -489,11 +489,13 @@ def test_which_of_many_doubts_are_looked_at_is_drawn(monkeypatch: pytest.MonkeyP
     timer = Drawing(64, 60)
     timer._job.reference.mutates_inputs, timer._job.reference.views = False, lambda tree: []
     monkeypatch.setattr(timer, "_limit", lambda *_: tolerance.Limit(1e-4, 1e-4))
-    seen = set()
-    for _ in range(40):
+    seen, right, mine = set(), torch.zeros(64), torch.zeros(64)
+    mine[5] = 1.0
+    assert not timer._is_doubt("0", 1, 0, mine[:32], right[:32]), "a loss is compared as it is"
+    for _ in range(100):
         timer._doubts, timer._doubted = [], 0
         for call in range(60):
-            assert timer._is_doubt("0", call, 0, torch.ones(()), torch.zeros(()))
+            assert timer._is_doubt("0", call, 0, mine, right)
         assert len(timer._doubts) == timing.DOUBTS_MOST
         seen |= {text for *_, text in timer._doubts}
     assert len(seen) == 60

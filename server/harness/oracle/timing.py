@@ -83,6 +83,8 @@ LONG_NS: Final = 500_000
 HOST_TRIES: Final = 10
 DOUBTS_MOST: Final = 8
 """Of the answers of a block that seem to be beside a step so many are looked at, at random."""
+DOUBTED_LEAST: Final = 64
+"""Of fewer elements hardly any is beside a step, and each answer is compared as it is."""
 VOID_MOST: Final = 8
 VOID_PAUSE_S: Final = 0.3
 """A process that was killed may take a second to be gone from the GPU."""
@@ -600,7 +602,8 @@ class DeviceTimer:
         """It is looked at once both sides have rung: before that they read no message."""
         reference = self._job.reference
         found = steps.doubt(mine, right, self._limit(call, leaf, right))
-        if found is None or reference.mutates_inputs or self._bytes_of_inputs() > AHEAD_BYTES:
+        is_fit = right.numel() >= DOUBTED_LEAST and self._bytes_of_inputs() <= AHEAD_BYTES
+        if found is None or not is_fit or reference.mutates_inputs:
             return False
         self._doubted += 1
         place = len(self._doubts)
