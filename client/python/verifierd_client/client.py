@@ -278,7 +278,8 @@ class Client:
             headers["Authorization"] = f"Bearer {self.token}"
         data = None
         if body is not None:
-            # As UTF-8: escaped, an answer in Chinese is twice as long, and a body has at most 8 MiB.
+            # As UTF-8: escaped, an answer in Chinese is twice as long, and a body has at most 8 MiB. Half a character,
+            # of which a tokenizer left the other out, becomes "?".
             data = json.dumps(body, default=_plain, ensure_ascii=False).encode(errors="replace")
             headers["Content-Type"] = "application/json"
         pause_s, status, why, faults = PAUSE_S, 0, "no try was made", 0

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from .client import Client, Refused, Unavailable
 from .types import Verdict
 
+POOL = ThreadPoolExecutor(256, "verifierd")
+"""For adapters that are coroutines. asyncio's own has 32 threads at most: so few samples would wait for a daemon."""
 SETTINGS = ("reward", "policy", "client", "metadata", "until", "priority")
 
 

@@ -13,15 +13,11 @@ import asyncio
 import functools
 import json
 import os
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from .client import Client, labels
 from .numbers import numbers_of
-from .rows import judge_rows
-
-_pool = ThreadPoolExecutor(256, "verifierd")
-"""asyncio's own has 32 threads at most: a daemon that is away would hold so many samples at a time."""
+from .rows import POOL, judge_rows
 
 
 @functools.lru_cache
@@ -42,7 +38,7 @@ async def _rewards(samples: list[Any]) -> list[float]:
     options = {"reward": json.loads(kind) if kind.lstrip().startswith("{") else kind, "metadata": told}
     answers = [sample.response for sample in samples]
     judge = functools.partial(judge_rows, _client(), samples[0].label, answers, **options)
-    verdicts = await asyncio.get_running_loop().run_in_executor(_pool, judge)
+    verdicts = await asyncio.get_running_loop().run_in_executor(POOL, judge)
     rewards = []
     for sample, verdict in zip(samples, verdicts, strict=True):
         numbers = numbers_of(verdict or {})

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,8 @@ import verifiers.v1 as vf
 
 from .client import Client, Unavailable, labels
 from .numbers import numbers_of, reward_of
+from .rows import POOL
 from .types import Verdict
-
-_pool = ThreadPoolExecutor(256, "verifierd")
-"""asyncio's own has 32 threads at most: a daemon that is away would hold so many samples at a time."""
 
 
 class KernelData(vf.TaskData):
@@ -47,7 +44,7 @@ class KernelTask(vf.Task[KernelData, vf.State, KernelConfig]):
     @vf.reward
     async def verifierd(self, trace: vf.Trace[Any, Any, Any]) -> float:
         """The reward of the last reply; what else is known goes to the metrics."""
-        verdict = await asyncio.get_running_loop().run_in_executor(_pool, self._judge, trace.last_reply)
+        verdict = await asyncio.get_running_loop().run_in_executor(POOL, self._judge, trace.last_reply)
         numbers = numbers_of(verdict)
         trace.record_metrics({name: value for name, value in numbers.items() if name not in ("score", "masked")})
         trace.info["verifierd"] = {"class": verdict.get("class"), "submission": verdict.get("id")}
