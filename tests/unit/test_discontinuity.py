@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from oracle import steps
+from oracle import discontinuity
 from oracle.tolerance import Limit
 
 LIMIT = Limit(1e-4, 1e-4)
@@ -27,9 +27,9 @@ def other_at(wanted: torch.Tensor, *places: int) -> torch.Tensor:
 
 def test_a_place_is_right_where_another_exact_answer_is_the_same() -> None:
     wanted = torch.rand(64, 64)
-    found = steps.doubt(other_at(wanted, 3, 700), wanted, LIMIT)
+    found = discontinuity.doubt(other_at(wanted, 3, 700), wanted, LIMIT)
     assert found is not None and found.places.tolist() == [3, 700]
-    assert steps.settle({1: found}, answers(other_at(wanted, 3).double(), other_at(wanted, 700, 9).double()))
+    assert discontinuity.settle({1: found}, answers(other_at(wanted, 3).double(), other_at(wanted, 700, 9).double()))
     kept = wanted.clone()
     found.put(kept)
     assert torch.equal(kept, other_at(wanted, 3, 700))
@@ -38,9 +38,9 @@ def test_a_place_is_right_where_another_exact_answer_is_the_same() -> None:
 def test_a_place_that_no_exact_answer_has_stays_wrong() -> None:
     wanted = torch.rand(64, 64)
     got = other_at(wanted, 3, 700)
-    found = steps.doubt(got, wanted, LIMIT)
+    found = discontinuity.doubt(got, wanted, LIMIT)
     assert found is not None
-    assert not steps.settle({1: found}, answers(wanted, other_at(wanted, 3)))
+    assert not discontinuity.settle({1: found}, answers(wanted, other_at(wanted, 3)))
     kept = wanted.clone()
     found.put(kept)
     assert torch.equal(kept, other_at(wanted, 3))
@@ -59,7 +59,7 @@ def test_a_place_that_no_exact_answer_has_stays_wrong() -> None:
     ids=["right", "more than a few", "no number", "integers", "another shape", "a number"],
 )
 def test_what_is_no_matter_of_steps(got: Any) -> None:
-    assert steps.doubt(got, torch.zeros(ELEMENTS), LIMIT) is None
+    assert discontinuity.doubt(got, torch.zeros(ELEMENTS), LIMIT) is None
 
 
 def test_what_has_no_distance_is_no_step() -> None:
@@ -68,27 +68,27 @@ def test_what_has_no_distance_is_no_step() -> None:
     for odd in (torch.inf, torch.nan):
         masked = wanted.clone()
         masked[5] = odd
-        assert steps.doubt(wanted, masked, LIMIT) is None
-    found = steps.doubt(other_at(wanted, 2), wanted, LIMIT)
+        assert discontinuity.doubt(wanted, masked, LIMIT) is None
+    found = discontinuity.doubt(other_at(wanted, 2), wanted, LIMIT)
     assert found is not None
     infinite = wanted.clone()
     infinite[2] = torch.inf
-    assert not steps.settle({1: found}, answers(infinite))
+    assert not discontinuity.settle({1: found}, answers(infinite))
 
 
 def test_an_answer_of_another_form_says_nothing() -> None:
     """How many values are selected may follow from the last digits, too."""
     wanted = torch.rand(ELEMENTS)
-    found = steps.doubt(other_at(wanted, ELEMENTS - 1), wanted, LIMIT)
+    found = discontinuity.doubt(other_at(wanted, ELEMENTS - 1), wanted, LIMIT)
     assert found is not None
-    assert not steps.settle({1: found, 7: found}, answers(wanted[:-1]))
+    assert not discontinuity.settle({1: found, 7: found}, answers(wanted[:-1]))
 
 
 def test_no_more_answers_are_asked_for_than_it_takes() -> None:
     wanted = torch.rand(16)
-    found = steps.doubt(other_at(wanted, 2), wanted, LIMIT)
+    found = discontinuity.doubt(other_at(wanted, 2), wanted, LIMIT)
     assert found is not None
     asked = answers(other_at(wanted, 2), wanted)
-    assert steps.settle({1: found}, asked)
+    assert discontinuity.settle({1: found}, asked)
     with pytest.raises(StopIteration):
         next(asked)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
@@ -32,7 +32,7 @@ class Doubt:
     """float64[n], the answer there."""
     right: torch.Tensor
     """float64[n], NaN as long as no right answer is near."""
-    is_settled: bool = field(default=False)
+    is_settled: bool = False
 
     def look(self, answer: Any) -> None:
         """At another exact answer; one of another shape says nothing."""
@@ -52,12 +52,9 @@ class Doubt:
 
 def doubt(got: Any, wanted: Any, limit: Limit) -> Doubt | None:
     """None where an answer is within its limit, or is not beside steps: wrong at more than a few places, or NaN."""
-    if (
-        not all(isinstance(x, torch.Tensor) and x.is_floating_point() for x in (got, wanted))
-        or got.shape != wanted.shape
-    ):
+    if not all(isinstance(x, torch.Tensor) and x.is_floating_point() for x in (got, wanted)):
         return None
-    if not 0 < wanted.numel() <= ELEMENTS_MOST:
+    if got.shape != wanted.shape or not 0 < wanted.numel() <= ELEMENTS_MOST:
         return None
     found = tolerance.compare(got, wanted, limit)
     if found.is_match(limit) or found.nonfinite or found.differing > max(1, FEW * found.elements):

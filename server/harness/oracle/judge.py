@@ -22,7 +22,7 @@ from shared import values
 from shared.arena import Heap, align
 from shared.wire import Json, clean_text
 
-from oracle import steps, together, tolerance, variations
+from oracle import discontinuity, together, tolerance, variations
 from oracle.answers import Answers
 from oracle.peer import NotTheCandidate, Peer, PeerFailed
 from oracle.reference import (
@@ -1034,7 +1034,7 @@ class Job:
             return expected
         doubts = {}
         for index, ((_, got), wanted) in enumerate(zip(outputs, expected.values, strict=False)):
-            found = steps.doubt(got, wanted, expected.limit(index, self.policy.name))
+            found = discontinuity.doubt(got, wanted, expected.limit(index, self.policy.name))
             if found is not None:
                 doubts[index] = found
         if not doubts:
@@ -1043,7 +1043,7 @@ class Job:
             x.clone(memory_format=torch.contiguous_format) if isinstance(x, torch.Tensor) else x
             for x in expected.values
         ]
-        self._is_wrong = not steps.settle(doubts, self.reference.moved(model, tree, expected.training))
+        self._is_wrong = not discontinuity.settle(doubts, self.reference.moved(model, tree, expected.training))
         for index, found in doubts.items():
             found.put(kept[index])
         return replace(expected, values=kept)

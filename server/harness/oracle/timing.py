@@ -24,7 +24,7 @@ from shared import native, values
 from shared.arena import align
 from shared.wire import DOORBELL_OK, Json
 
-from oracle import gpu_state, steps, tolerance, variations
+from oracle import discontinuity, gpu_state, tolerance, variations
 from oracle.gpu_state import Gpu
 from oracle.judge import BUILD_LIMIT_MS, Job, Report, form_of
 from oracle.peer import Peer, PeerFailed
@@ -196,7 +196,7 @@ class DeviceTimer:
         """By transformation and output: of its first answer, since a limit is a matter of scale."""
         self._limits_after: dict[tuple[str | None, int], tolerance.Limit] = {}
         """The same by input."""
-        self._doubts: list[tuple[list[torch.Tensor], int, steps.Doubt, str]] = []
+        self._doubts: list[tuple[list[torch.Tensor], int, discontinuity.Doubt, str]] = []
         """Of answers beside a step: the call's inputs, copied, the output, and what is wrong unless it is one."""
         self._doubted = 0  # answers of this block, whether or not they are among these
         self._waiting = self._ours
@@ -601,7 +601,7 @@ class DeviceTimer:
     def _is_doubt(self, path: str, call: int, leaf: int, mine: torch.Tensor, right: torch.Tensor) -> bool:
         """It is looked at once both sides have rung: before that they read no message."""
         reference = self._job.reference
-        found = steps.doubt(mine, right, self._limit(call, leaf, right))
+        found = discontinuity.doubt(mine, right, self._limit(call, leaf, right))
         is_fit = right.numel() >= DOUBTED_LEAST and self._bytes_of_inputs() <= AHEAD_BYTES
         if found is None or not is_fit or reference.mutates_inputs:
             return False
@@ -623,7 +623,7 @@ class DeviceTimer:
             for view, kept in zip(reference.views(self._tree), inputs, strict=True):
                 view.copy_(kept)
             synchronize(self._job.candidate.device)
-            if not steps.settle({leaf: found}, reference.moved(self._model, self._tree)):
+            if not discontinuity.settle({leaf: found}, reference.moved(self._model, self._tree)):
                 raise TimedWrong(text)
         if doubts:  # set 0 has an exact call of moved inputs now, and _saves() rings it
             tf32 = self._job.precision() == "tf32"
