@@ -92,13 +92,24 @@ raise_descriptors(const struct config *c)
 
 /* --- stopping --- */
 
+/* A signal while the last writes are made, where the loop no longer runs. */
+static void
+end_soon(int number)
+{
+    (void)number;
+    alarm(HURRIED_S);
+}
+
 static void
 http_stopped_cb(void *arg)
 {
     struct server *s = arg;
-    uv_close((uv_handle_t *)&s->term, NULL);
-    uv_close((uv_handle_t *)&s->interrupt, NULL);
-    uv_close((uv_handle_t *)&s->hangup, NULL);
+    /* Not closed: that would give the signals back their default, and one that comes now would end the process. */
+    uv_unref((uv_handle_t *)&s->term);
+    uv_unref((uv_handle_t *)&s->interrupt);
+    uv_unref((uv_handle_t *)&s->hangup);
+    signal(SIGTERM, end_soon);
+    signal(SIGINT, end_soon);
     notify_stop(&s->notify);
     uv_stop(&s->loop);
 }
@@ -318,7 +329,7 @@ serve(struct server *s)
     store_close(s->store);
     retention_free(s->retention);
     uv_run(&s->loop, UV_RUN_DEFAULT);
-    if (uv_loop_close(&s->loop) != 0)
+    if (uv_loop_alive(&s->loop))
         log_debug(NULL, "something is still open in the loop");
     if (s->config.is_scratch_ours && rmdir(s->config.scratch) != 0 && errno != ENOENT)
         log_warn(NULL, "%s stays behind: %s", s->config.scratch, strerror(errno));
@@ -419,7 +430,7 @@ prepare_and_serve(struct server *s)
 int
 main(int argc, char **argv)
 {
-    struct server s = { .argc = argc, .argv = argv };
+    static struct server s; /* the loop's memory is there until the end */
     struct error err = { 0 };
     int status = EXIT_SUCCESS;
 
@@ -427,6 +438,8 @@ main(int argc, char **argv)
         return token_command(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "migrate") == 0)
         return migrate(argc - 1, argv + 1);
+    s.argc = argc;
+    s.argv = argv;
     if (config_load(argc, argv, &s.config, &err) != 0) {
         fprintf(stderr, "verifierd: %s\n", err.text);
         return EXIT_FAILURE;

@@ -129,3 +129,19 @@ def test_a_draining_daemon_takes_no_calibration(start_scripted: service.StartDae
         answer = kept.getresponse()
         assert (answer.status, "draining" in answer.read().decode()) == (503, True)
     check_stopped(daemon, daemon.log)
+
+
+def test_signals_at_every_instant_of_a_stop_leave_it_one(start_scripted: service.StartDaemon) -> None:
+    """One that came with the last writes had its default, and the daemon seemed to have died."""
+    daemon = start_scripted(drain_ms=0)
+    daemon.client.add_task(TASK)
+    write_a_verdict(daemon)
+    with held_by_another(daemon):
+        (daemon.directory / "go").touch()
+        service.wait_for(lambda: counts(daemon)["finished"] == 1)
+        deadline = time.monotonic() + LIMIT_S
+        status = Path(f"/proc/{daemon.pid}/status")
+        while "(zombie)" not in status.read_text() and time.monotonic() < deadline:
+            daemon.signal(signal.SIGTERM)
+            time.sleep(0.001)
+    check_stopped(daemon, daemon.log)
