@@ -46,18 +46,6 @@ def _mapped(value: Any) -> Any:
     return CPU if _is_cuda(value) else value
 
 
-def _true(*_: Any, **__: Any) -> bool:
-    return True
-
-
-def _cuda_device(*_: Any, **__: Any) -> torch.device:
-    return CUDA
-
-
-def _index(*_: Any, **__: Any) -> int:
-    return 0
-
-
 def _itself(tensor: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
     return tensor
 
@@ -73,13 +61,13 @@ def _device(*args: Any, **kwargs: Any) -> torch.device:
 
 # The answers of a tensor about itself inside the mode, and of torch about devices.
 _ANSWERS: Final[dict[Any, Callable[..., Any]]] = {
-    _getter("is_cuda"): _true,
-    _getter("device"): _cuda_device,
+    _getter("is_cuda"): fake_cuda.constant(True),
+    _getter("device"): fake_cuda.constant(CUDA),
     torch.device: _device,
-    torch.Tensor.get_device: _index,
+    torch.Tensor.get_device: fake_cuda.constant(0),
     torch.Tensor.cuda: _itself,
     torch.Tensor.pin_memory: _itself,
-    torch.Tensor.is_pinned: _true,
+    torch.Tensor.is_pinned: fake_cuda.constant(True),
 }
 
 # Their first argument after the tensor may be a device index.

@@ -77,38 +77,32 @@ def parse_target(target: str) -> Device:
     return DEVICES[int(capability)]
 
 
+def constant(value: Any) -> Callable[..., Any]:
+    """A function, or a method, with this answer to anything."""
+    return lambda *_, **__: value
+
+
 # --- triton ---
 
 
-class _Utils:
-    """The interface of triton's native driver module, for a device that is a row of the table."""
-
-    def __init__(self, device: Device) -> None:
-        self._device = device
-
-    def get_device_properties(self, _index: int) -> dict[str, int]:
-        return {
-            "max_shared_mem": self._device.shared_block,
-            "max_num_regs": 65536,
-            "multiprocessor_count": self._device.multiprocessors,
-            "warpSize": WARP_SIZE,
-            "sm_clock_rate": self._device.clock,
-            "mem_clock_rate": self._device.memory_clock,
-            "mem_bus_width": self._device.memory_bus,
-        }
-
-    def load_binary(self, _name: str, _binary: bytes, _shared: int, _index: int) -> tuple[object, int, int, int, int]:
-        """Module, function, registers, spills, most threads of a block: nothing is loaded."""
-        return object(), 0, 0, 0, 1024
-
-    def set_printf_fifo_size(self, _size: int) -> None:
-        return None
-
-    def fill_tma_descriptor(self, *_arguments: Any) -> object:
-        return object()
-
-    def cuOccupancyMaxActiveClusters(self, *_arguments: Any) -> int:
-        return self._device.multiprocessors
+def _utils(device: Device) -> SimpleNamespace:
+    """The interface of triton's native driver module. Nothing is loaded."""
+    properties = {
+        "max_shared_mem": device.shared_block,
+        "max_num_regs": 65536,
+        "multiprocessor_count": device.multiprocessors,
+        "warpSize": WARP_SIZE,
+        "sm_clock_rate": device.clock,
+        "mem_clock_rate": device.memory_clock,
+        "mem_bus_width": device.memory_bus,
+    }
+    return SimpleNamespace(
+        get_device_properties=lambda _index: dict(properties),
+        load_binary=constant((object(), 0, 0, 0, 1024)),  # module, function, registers, spills, threads of a block
+        set_printf_fifo_size=constant(None),
+        fill_tma_descriptor=constant(object()),
+        cuOccupancyMaxActiveClusters=constant(device.multiprocessors),
+    )
 
 
 class Launcher:
@@ -129,15 +123,15 @@ class Launcher:
         type(self).launched(self._source)
 
 
-def compile_benchmark(kernel_call: Callable[[], Any], quantiles: Sequence[float] | None = None, **_: Any) -> Any:
-    """Stands for triton's benchmark: one call, which compiles, and the same time for every configuration."""
-    kernel_call()
-    return [1.0] * len(quantiles) if quantiles is not None else 1.0
-
-
 def no_benchmark(_kernel_call: Callable[[], Any], quantiles: Sequence[float] | None = None, **_: Any) -> Any:
-    """The same without the call: the first configuration is as good as any other."""
+    """Stands for triton's benchmark: the same time for every configuration, so that the first is as good as any."""
     return [1.0] * len(quantiles) if quantiles is not None else 1.0
+
+
+def compile_benchmark(kernel_call: Callable[[], Any], quantiles: Sequence[float] | None = None, **_: Any) -> Any:
+    """The same after one call, which compiles."""
+    kernel_call()
+    return no_benchmark(kernel_call, quantiles)
 
 
 class TargetDriver:
@@ -145,44 +139,30 @@ class TargetDriver:
 
     def __init__(self, device: Device, benchmark: Callable[..., Any]) -> None:
         self.device = device
-        self.utils = _Utils(device)
+        self.utils = _utils(device)
         self.launcher_cls = Launcher
-        self.get_device_capability = lambda _index=0: divmod(device.capability, 10)
-        self.set_current_device = lambda _index: None
-        self._benchmark = benchmark
-
-    @staticmethod
-    def is_active() -> bool:
-        return True
-
-    def get_current_target(self) -> GPUTarget:
-        return GPUTarget("cuda", self.device.capability, WARP_SIZE)
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def get_current_stream(self, _index: int = 0) -> int:
-        return 0
-
-    def get_active_torch_device(self) -> torch.device:
-        return torch.device("cuda", 0)
-
-    def get_device_interface(self) -> Any:
-        return torch.cuda
+        answers = {
+            "is_active": True,
+            "get_current_target": GPUTarget("cuda", device.capability, WARP_SIZE),
+            "get_device_capability": divmod(device.capability, 10),
+            "get_current_device": 0,
+            "set_current_device": None,
+            "get_current_stream": 0,
+            "get_active_torch_device": torch.device("cuda", 0),
+            "get_device_interface": torch.cuda,
+            "get_benchmarker": benchmark,
+            "clear_cache": None,
+        }
+        for name, answer in answers.items():
+            setattr(self, name, constant(answer))
 
     def map_python_to_cpp_type(self, kind: str) -> str:
         from triton.backends.nvidia.driver import ty_to_cpp
 
         return str(ty_to_cpp(kind))
 
-    def get_benchmarker(self) -> Callable[..., Any]:
-        return self._benchmark
-
     def get_empty_cache_for_benchmark(self) -> torch.Tensor:
         return torch.empty(1, dtype=torch.int, device="cuda")
-
-    def clear_cache(self, _cache: torch.Tensor) -> None:
-        return None
 
 
 def install_triton_driver(device: Device, benchmark: Callable[..., Any]) -> None:
@@ -199,24 +179,15 @@ def install_triton_driver(device: Device, benchmark: Callable[..., Any]) -> None
 class Stream:
     """A stream on which everything is done already."""
 
+    synchronize = wait_stream = wait_event = __exit__ = constant(None)
+    query = constant(True)
+
     def __init__(self, device: Any = None, priority: int = 0, **_: Any) -> None:
         self.device = torch.device("cuda", 0)
         self.device_index = 0
         self.priority = priority
         self.cuda_stream = 0
         self.stream_id = 0
-
-    def synchronize(self) -> None:
-        return None
-
-    def query(self) -> bool:
-        return True
-
-    def wait_stream(self, _stream: Any) -> None:
-        return None
-
-    def wait_event(self, _event: Any) -> None:
-        return None
 
     def record_event(self, event: Any = None) -> Any:
         event = Event() if event is None else event
@@ -226,27 +197,18 @@ class Stream:
     def __enter__(self) -> Stream:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        return None
-
 
 class Event:
     """An event that takes the host's clock."""
+
+    wait = synchronize = constant(None)
+    query = constant(True)
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
         self._at = 0
 
     def record(self, _stream: Any = None) -> None:
         self._at = time.perf_counter_ns()
-
-    def wait(self, _stream: Any = None) -> None:
-        return None
-
-    def synchronize(self) -> None:
-        return None
-
-    def query(self) -> bool:
-        return True
 
     def elapsed_time(self, end: Event) -> float:
         return max(end._at - self._at, 1) / 1e6
@@ -255,14 +217,10 @@ class Event:
 class _Selected:
     """`torch.cuda.device(0)` and its like: a context that selects the only device."""
 
+    __enter__ = __exit__ = constant(None)
+
     def __init__(self, _device: Any = None) -> None:
         self.idx = 0
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_: object) -> None:
-        return None
 
 
 class _Graph:
@@ -308,9 +266,6 @@ def install_torch_cuda(device: Device) -> None:
     @contextlib.contextmanager
     def in_stream(_stream: Any) -> Iterator[None]:
         yield
-
-    def constant(value: Any) -> Callable[..., Any]:
-        return lambda *_, **__: value
 
     answers: dict[str, Any] = {
         "is_available": constant(True),
