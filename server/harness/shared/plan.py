@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 VERSION: Final = 2
@@ -414,7 +415,7 @@ def defines(step: Step) -> set[int]:
     return {leaf.id for leaf in tree_leaves(step.out)} if isinstance(step, Call) else set()
 
 
-# --- writing ---
+# --- writing: JSON takes a tuple for a list ---
 
 
 def node(value: Any) -> Any:
@@ -448,16 +449,8 @@ _WRITERS: Final[dict[type, Callable[[Any], Any]]] = {
     Operation: lambda it: {it.name: [node(it.left), node(it.right)]},
     Sym: lambda it: {"sym": node(it.expr)},
     Address: lambda it: {"address": it.id, "offset": it.offset},
-    Leaf: lambda it: {"t": it.id, "shape": list(it.shape), "stride": list(it.stride), "dtype": it.dtype},
-    Descriptor: lambda it: {
-        "descriptor": {
-            "t": it.id,
-            "shape": list(it.shape),
-            "strides": list(it.strides),
-            "block": list(it.block),
-            "padding": it.padding,
-        }
-    },
+    Leaf: lambda it: {"t": it.id, "shape": it.shape, "stride": it.stride, "dtype": it.dtype},
+    Descriptor: lambda it: {"descriptor": {"t" if name == "id" else name: of for name, of in vars(it).items()}},
 }
 
 
@@ -476,42 +469,21 @@ def _step(step: Step) -> dict[str, Any]:
     return {"choose": alternatives, "line": step.line}
 
 
-def _type(kind: Type) -> Any:
-    return kind if isinstance(kind, str) else [_type(item) for item in kind]
-
-
 def kernel_node(kernel: Kernel) -> dict[str, Any]:
     """JSON of a kernel: equal for equal ones."""
-    return {
-        "function": kernel.function,
-        "signature": [[name, _type(kind)] for name, kind in kernel.signature],
-        "constants": [[list(path), node(value)] for path, value in kernel.constants],
-        "attributes": [[list(path), [list(pair) for pair in pairs]] for path, pairs in kernel.attributes],
-        "options": _pairs(kernel.options),
-    }
+    constants = [(path, node(value)) for path, value in kernel.constants]
+    return {**vars(kernel), "constants": constants, "options": _pairs(kernel.options)}
 
 
 def _trace(trace: Trace) -> dict[str, Any]:
-    return {
-        "case": trace.case,
-        "inputs": node(trace.inputs),
-        "parameters": dict(trace.parameters),
-        "construct": [_step(step) for step in trace.construct],
-        "first": [_step(step) for step in trace.first],
-        "steps": [_step(step) for step in trace.steps],
-        "output": node(trace.output),
-    }
+    steps = {name: [_step(step) for step in getattr(trace, name)] for name in ("construct", "first", "steps")}
+    whole = {"inputs": node(trace.inputs), "parameters": dict(trace.parameters), "output": node(trace.output)}
+    return {**vars(trace), **whole, **steps}
 
 
 def _document(plan: Plan) -> dict[str, Any]:
     functions = [
-        {
-            "name": function.name,
-            "line": function.line,
-            "globals": _pairs(function.globals),
-            "defaults": _pairs(function.defaults),
-            "noinline": function.noinline,
-        }
+        {**vars(function), "globals": _pairs(function.globals), "defaults": _pairs(function.defaults)}
         for function in plan.functions
     ]
     document = {
@@ -526,6 +498,9 @@ def _document(plan: Plan) -> dict[str, Any]:
 
 
 # --- reading: small things ---
+
+Reader: TypeAlias = Callable[[Any, str], Any]
+"""Makes something of a part of the document, whose name for PlanError is the second argument."""
 
 
 def _shown(value: Any) -> str:
@@ -607,11 +582,24 @@ def _mapping(found: Any, field: str, most: int) -> dict[str, Any]:
     return found
 
 
-def _names(found: Any, field: str, read: Callable[[Any, str], Any]) -> tuple[tuple[str, Any], ...]:
+_identifier: Final[Reader] = partial(_match, form=_IDENTIFIER, what="an identifier")
+
+
+def _each(found: Any, field: str, most: int, read: Reader) -> tuple[Any, ...]:
+    """A list of at most so many items, each read by the given function."""
+    return tuple(read(item, f"{field}[{index}]") for index, item in enumerate(_list(found, field, most)))
+
+
+def _pair(found: Any, field: str, first: Reader, second: Reader) -> tuple[Any, Any]:
+    one, other = _list(found, field, 2, exactly=2)
+    return first(one, f"{field}[0]"), second(other, f"{field}[1]")
+
+
+def _names(found: Any, field: str, read: Reader) -> tuple[tuple[str, Any], ...]:
     """An object of identifiers, its values read by the given function."""
     names = _mapping(found, field, ARGUMENTS_MAX)
     for name in names:
-        _match(name, f"{field} key", _IDENTIFIER, "an identifier")
+        _identifier(name, f"{field} key")
     return tuple((name, read(value, f"{field}.{name}")) for name, value in names.items())
 
 
@@ -636,9 +624,7 @@ def _float(found: Any, field: str) -> float:
 
 
 def _sizes(found: Any, field: str, low: int = 0) -> tuple[int, ...]:
-    return tuple(
-        _int(size, f"{field}[{index}]", low, SIZE_MAX) for index, size in enumerate(_list(found, field, RANK_MAX))
-    )
+    return _each(found, field, RANK_MAX, partial(_int, low=low, high=SIZE_MAX))
 
 
 # --- reading: what all traces share ---
@@ -665,8 +651,7 @@ def _const(found: Any, field: str, functions: int, depth: int = 0) -> Const:
     if kind == "function":
         return FunctionRef(_int(body, inside, 0, functions - 1))
     if kind == "tuple":
-        items = _list(body, inside, ITEMS_MAX)
-        return tuple(_const(item, f"{inside}[{index}]", functions, depth + 1) for index, item in enumerate(items))
+        return _each(body, inside, ITEMS_MAX, partial(_const, functions=functions, depth=depth + 1))
     raise PlanError(field, f"{_shown(kind)} is not a kind of constant")
 
 
@@ -682,10 +667,10 @@ def _global(found: Any, field: str, functions: int) -> Const | ModuleRef | Objec
 def _function(found: Any, field: str, index: int) -> Function:
     keys = _object(found, field, ("name", "line", "globals", "defaults", "noinline"))
     return Function(
-        _match(keys["name"], f"{field}.name", _IDENTIFIER, "an identifier"),
+        _identifier(keys["name"], f"{field}.name"),
         _int(keys["line"], f"{field}.line", 1, LINE_MAX),
-        _names(keys["globals"], f"{field}.globals", lambda value, where: _global(value, where, index)),
-        _names(keys["defaults"], f"{field}.defaults", lambda value, where: _const(value, where, index)),
+        _names(keys["globals"], f"{field}.globals", partial(_global, functions=index)),
+        _names(keys["defaults"], f"{field}.defaults", partial(_const, functions=index)),
         _bool(keys["noinline"], f"{field}.noinline"),
     )
 
@@ -694,15 +679,12 @@ def _read_type(found: Any, field: str, depth: int = 0) -> Type:
     if isinstance(found, list):
         if depth > DEPTH_MAX:
             raise PlanError(field, f"is nested deeper than {DEPTH_MAX}")
-        items = _list(found, field, ARGUMENTS_MAX)
-        return tuple(_read_type(item, f"{field}[{index}]", depth + 1) for index, item in enumerate(items))
+        return _each(found, field, ARGUMENTS_MAX, partial(_read_type, depth=depth + 1))
     return _match(found, field, _TYPE, "a type of Triton's signatures")
 
 
 def _path(found: Any, field: str, signature: tuple[tuple[str, Type], ...]) -> Path:
-    path = tuple(
-        _int(step, f"{field}[{index}]", 0, ARGUMENTS_MAX) for index, step in enumerate(_list(found, field, DEPTH_MAX))
-    )
+    path = _each(found, field, DEPTH_MAX, partial(_int, low=0, high=ARGUMENTS_MAX))
     kind: Type = tuple(entry[1] for entry in signature)
     for step in path:
         if isinstance(kind, str) or step >= len(kind):
@@ -715,41 +697,28 @@ def _path(found: Any, field: str, signature: tuple[tuple[str, Type], ...]) -> Pa
 
 def _kernel(found: Any, field: str, functions: int) -> Kernel:
     keys = _object(found, field, ("function", "signature", "constants", "attributes", "options"))
-    signature = []
-    for index, entry in enumerate(_list(keys["signature"], f"{field}.signature", ARGUMENTS_MAX)):
-        where = f"{field}.signature[{index}]"
-        name, kind = _list(entry, where, 2, exactly=2)
-        signature.append((_match(name, f"{where}[0]", _IDENTIFIER, "an identifier"), _read_type(kind, f"{where}[1]")))
+    parameter = partial(_pair, first=_identifier, second=_read_type)
+    signature = _each(keys["signature"], f"{field}.signature", ARGUMENTS_MAX, parameter)
     if len({name for name, _ in signature}) != len(signature):
         raise PlanError(f"{field}.signature", "names a parameter twice")
-    shape = tuple(signature)
-    constants: dict[Path, Const] = {}
-    for index, entry in enumerate(_list(keys["constants"], f"{field}.constants", ITEMS_MAX)):
-        where = f"{field}.constants[{index}]"
-        path, value = _list(entry, where, 2, exactly=2)
-        constants[_path(path, f"{where}[0]", shape)] = _const(value, f"{where}[1]", functions)
-    attributes: dict[Path, tuple[tuple[str, int], ...]] = {}
-    for index, entry in enumerate(_list(keys["attributes"], f"{field}.attributes", ITEMS_MAX)):
-        where = f"{field}.attributes[{index}]"
-        path, body = _list(entry, where, 2, exactly=2)
-        attributes[_path(path, f"{where}[0]", shape)] = _attributes(body, f"{where}[1]")
-    options = _names(keys["options"], f"{field}.options", lambda value, where: _const(value, where, 0))
+
+    def by_path(name: str, read: Reader) -> dict[Path, Any]:
+        entry = partial(_pair, first=partial(_path, signature=signature), second=read)
+        return dict(_each(keys[name], f"{field}.{name}", ITEMS_MAX, entry))
+
+    constants = by_path("constants", partial(_const, functions=functions))
+    attributes = by_path("attributes", _attributes)
+    options = _names(keys["options"], f"{field}.options", partial(_const, functions=0))
     for name, _ in options:
         _choice(name, f"{field}.options key", OPTIONS, "an option that a plan may set")
-    _all_given(shape, constants, f"{field}.constants")
+    _all_given(signature, constants, f"{field}.constants")
     function = _int(keys["function"], f"{field}.function", 0, functions - 1)
-    return Kernel(function, shape, tuple(constants.items()), tuple(attributes.items()), options)
+    return Kernel(function, signature, tuple(constants.items()), tuple(attributes.items()), options)
 
 
 def _attributes(found: Any, field: str) -> tuple[tuple[str, int], ...]:
-    pairs = []
-    for index, entry in enumerate(_list(found, field, 8)):
-        where = f"{field}[{index}]"
-        name, value = _list(entry, where, 2, exactly=2)
-        pairs.append(
-            (_choice(name, f"{where}[0]", ("tt.divisibility",), "an attribute"), _int(value, f"{where}[1]", 1, 16))
-        )
-    return tuple(pairs)
+    name = partial(_choice, known=("tt.divisibility",), what="an attribute")
+    return _each(found, field, 8, partial(_pair, first=name, second=partial(_int, low=1, high=16)))
 
 
 def _all_given(signature: tuple[tuple[str, Type], ...], constants: dict[Path, Const], field: str) -> None:
@@ -796,8 +765,7 @@ class _TraceReader:
         return Trace(case, inputs, tuple(parameters.items()), construct, first, steps, output)
 
     def _read_steps(self, found: Any, field: str) -> tuple[Step, ...]:
-        items = _list(found, field, STEPS_MAX)
-        return tuple(self._step(item, f"{field}[{index}]") for index, item in enumerate(items))
+        return _each(found, field, STEPS_MAX, self._step)
 
     def _step(self, found: Any, field: str, inside: bool = False) -> Step:
         self._steps += 1
@@ -846,8 +814,7 @@ class _TraceReader:
             body = _object(entry, where, ("config", "steps"))
             config = _text(body["config"], f"{where}.config", TEXT_MAX)
             before = len(self._order)
-            steps = _list(body["steps"], f"{where}.steps", ARGUMENTS_MAX)
-            read = tuple(self._step(item, f"{where}.steps[{at}]", inside=True) for at, item in enumerate(steps))
+            read = _each(body["steps"], f"{where}.steps", ARGUMENTS_MAX, partial(self._step, inside=True))
             self._defined.difference_update(self._order[before:])
             del self._order[before:]
             alternatives.append(Alternative(config, read))
@@ -872,10 +839,7 @@ class _TraceReader:
         return value
 
     def _args(self, found: Any, field: str, launch: bool = False, addresses: bool = False) -> tuple[Arg, ...]:
-        items = _list(found, field, ARGUMENTS_MAX)
-        return tuple(
-            self._arg(item, f"{field}[{index}]", launch, addresses or launch) for index, item in enumerate(items)
-        )
+        return _each(found, field, ARGUMENTS_MAX, partial(self._arg, launch=launch, addresses=addresses or launch))
 
     def _arg(self, found: Any, field: str, launch: bool = False, addresses: bool = False, depth: int = 0) -> Arg:
         if not isinstance(found, dict):
@@ -891,8 +855,8 @@ class _TraceReader:
         if kind == "t":
             return Ref(self._id(body, inside))
         if kind in ("list", "tuple"):
-            items = enumerate(_list(body, inside, ITEMS_MAX))
-            read = tuple(self._arg(item, f"{inside}[{index}]", launch, addresses, depth + 1) for index, item in items)
+            item = partial(self._arg, launch=launch, addresses=addresses, depth=depth + 1)
+            read = _each(body, inside, ITEMS_MAX, item)
             return List(read) if kind == "list" else read
         if kind in _KNOWN:
             make, known, what = _KNOWN[kind]
@@ -915,10 +879,8 @@ class _TraceReader:
         if kind == "item":
             return Item(self._id(body, inside))
         if kind in OPERATIONS:
-            left, right = _list(body, inside, 2, exactly=2)
-            return Operation(
-                kind, self._expr(left, f"{inside}[0]", depth + 1), self._expr(right, f"{inside}[1]", depth + 1)
-            )
+            operand = partial(self._expr, depth=depth + 1)
+            return Operation(kind, *_pair(body, inside, operand, operand))
         raise PlanError(field, f"{_shown(kind)} is not an operation")
 
     def _descriptor(self, found: Any, field: str) -> Descriptor:
@@ -940,31 +902,23 @@ class _TraceReader:
         kind, body = _one_key(found, field)
         inside = f"{field}.{kind:.40}"
         if kind in ("list", "tuple"):
-            items = enumerate(_list(body, inside, ITEMS_MAX))
-            read = tuple(self._tree(item, f"{inside}[{index}]", define, depth + 1) for index, item in items)
+            read = _each(body, inside, ITEMS_MAX, partial(self._tree, define=define, depth=depth + 1))
             return List(read) if kind == "list" else read
         if kind == "dict":
             return self._dict(body, inside, define, depth)
         return _const(found, field, 0, depth)
 
     def _dict(self, found: Any, field: str, define: bool, depth: int) -> Dict:
-        pairs: list[tuple[Any, Tree]] = []
-        for index, entry in enumerate(_list(found, field, ITEMS_MAX)):
-            where = f"{field}[{index}]"
-            key, value = _list(entry, where, 2, exactly=2)
-            if type(key) not in (str, int):
-                raise PlanError(f"{where}[0]", f"must be a text or an integer, not {_shown(key)}")
-            read = _text(key, f"{where}[0]") if type(key) is str else _int(key, f"{where}[0]", INT_MIN, INT_MAX)
-            pairs.append((read, self._tree(value, f"{where}[1]", define, depth + 1)))
+        item = partial(self._tree, define=define, depth=depth + 1)
+        pairs = _each(found, field, ITEMS_MAX, partial(_pair, first=_key, second=item))
         if len({key for key, _ in pairs}) != len(pairs):
             raise PlanError(field, "has a key twice")
-        return Dict(tuple(pairs))
+        return Dict(pairs)
 
     def _leaf(self, found: dict[str, Any], field: str, define: bool) -> Leaf:
         keys = _object(found, field, ("t", "shape", "stride", "dtype"))
         dtype = _choice(keys["dtype"], f"{field}.dtype", DTYPES, "a dtype of torch")
-        shape = self._known_sizes(keys["shape"], f"{field}.shape")
-        stride = self._known_sizes(keys["stride"], f"{field}.stride")
+        shape, stride = (_each(keys[name], f"{field}.{name}", RANK_MAX, _known_size) for name in ("shape", "stride"))
         if len(shape) != len(stride):
             raise PlanError(f"{field}.stride", f"has {len(stride)} items, where the shape has {len(shape)}")
         _extent(shape, stride, DTYPES[dtype], field)
@@ -978,12 +932,15 @@ class _TraceReader:
             self._order.append(value)
         return Leaf(value, shape, stride, dtype)
 
-    @staticmethod
-    def _known_sizes(found: Any, field: str) -> tuple[int | None, ...]:
-        return tuple(
-            None if size is None else _int(size, f"{field}[{index}]", 0, SIZE_MAX)
-            for index, size in enumerate(_list(found, field, RANK_MAX))
-        )
+
+def _known_size(found: Any, field: str) -> int | None:
+    return None if found is None else _int(found, field, 0, SIZE_MAX)
+
+
+def _key(found: Any, field: str) -> str | int:
+    if type(found) not in (str, int):
+        raise PlanError(field, f"must be a text or an integer, not {_shown(found)}")
+    return _text(found, field) if type(found) is str else _int(found, field, INT_MIN, INT_MAX)
 
 
 def _extent(shape: tuple[int | None, ...], stride: tuple[int | None, ...], itemsize: int, field: str) -> None:
@@ -1107,24 +1064,20 @@ def parse(data: bytes) -> Plan:
         _function(item, f"functions[{index}]", index)
         for index, item in enumerate(_list(keys["functions"], "functions", FUNCTIONS_MAX))
     )
-    kernels = tuple(
-        _kernel(item, f"kernels[{index}]", len(functions))
-        for index, item in enumerate(_list(keys["kernels"], "kernels", KERNELS_MAX))
-    )
-    traces = tuple(
-        _TraceReader(kernels, len(functions)).trace(item, f"traces[{index}]")
-        for index, item in enumerate(_list(keys["traces"], "traces", TRACES_MAX))
-    )
-    for index, trace in enumerate(traces):
-        if any(trace.case == other.case for other in traces[:index]):
-            raise PlanError(f"traces[{index}].case", f"{_shown(trace.case)} is there twice")
+    kernels = _each(keys["kernels"], "kernels", KERNELS_MAX, partial(_kernel, functions=len(functions)))
+
+    def trace(item: Any, field: str) -> Trace:
+        return _TraceReader(kernels, len(functions)).trace(item, field)
+
+    traces = _each(keys["traces"], "traces", TRACES_MAX, trace)
+    for index, one in enumerate(traces):
+        if any(one.case == other.case for other in traces[:index]):
+            raise PlanError(f"traces[{index}].case", f"{_shown(one.case)} is there twice")
     return Plan(
         _match(keys["target"], "target", _TARGET, 'a target such as "cuda:90"'),
         _match(keys["source"], "source", _SOURCE, "sha256: and 64 hexadecimal digits"),
         functions,
         kernels,
         traces,
-        tuple(
-            _refusal(item, f"refusals[{index}]") for index, item in enumerate(_list(refusals, "refusals", TRACES_MAX))
-        ),
+        _each(refusals, "refusals", TRACES_MAX, _refusal),
     )
