@@ -396,14 +396,31 @@ funnel_reload(struct funnel *f, const struct config *config)
 
 #define FORCE_MS 5000 /* from the end of the grace to that of the workers, also of busy ones */
 
-/* Nothing runs any more, also no work without a process, such as a write of a cache to the disk. */
+/* The slots of those that have no process yet, as they wait for the store: its answer releases them (driver.c). */
+static int64_t
+slots_before_processes(const struct funnel *f)
+{
+    int64_t n = 0;
+
+    for (struct registry_entry *e = registry_first(&f->registry); e; e = registry_after(e)) {
+        const struct submission *s = scheduler_owner(e, struct submission, entry);
+        n += s->job.has_slot && s->is_claiming;
+    }
+    return n;
+}
+
+/*
+ * Nothing runs any more, also no work without a process, such as a write of a cache to the disk. A database that is
+ * away is not waited for: the last writes fail or are made when all has stopped (main.c).
+ */
 static void
 check_stopped(struct funnel *f)
 {
     struct scheduler_counts n;
 
     scheduler_count(f->scheduler, &n);
-    if (f->is_stopped || f->workers_stopping > 0 || n.cpu_running > 0 || pending_in_pool(f->pending) > 0)
+    if (f->is_stopped || f->workers_stopping > 0 || n.cpu_running > slots_before_processes(f) ||
+        pending_in_pool(f->pending) > 0)
         return;
     f->is_stopped = true;
     pending_stop(f->pending);
