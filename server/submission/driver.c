@@ -170,6 +170,18 @@ begin_claimed(struct submission *s, struct loading *l)
     stage_ended(s, &end);
 }
 
+/* The store could not be read. It is claimed once more, as the same attempt: another node may have it by then. */
+static void
+begin_later(struct submission *s, const struct error *err)
+{
+    log_warn(s->id, "it cannot begin yet: %s", err->text);
+    s->is_claimed = s->is_exhausted; /* which ends as it was found, without another claim */
+    s->claim.attempts -= !s->is_exhausted;
+    s->is_claiming = true;
+    DL_APPEND(s->funnel->unclaimed, s);
+    submission_try_later(s->funnel);
+}
+
 static void
 loaded_cb(void *arg)
 {
@@ -180,6 +192,8 @@ loaded_cb(void *arg)
     s->is_claiming = false;
     if (f->is_stopping) /* the next start takes it up */
         scheduler_release_slot(f->scheduler, &s->job);
+    else if (l->rc == ERR_UNAVAILABLE)
+        begin_later(s, &l->err);
     else
         begin_claimed(s, l);
     loading_free(l);
