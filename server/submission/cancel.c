@@ -280,11 +280,14 @@ rest_read_cb(void *arg)
 {
     struct rest *rest = arg;
     struct funnel *f = rest->funnel;
+    struct group *g = rest->is_group ? groups_find(f->groups, rest->id) : NULL;
 
     if (rest->rc == 0 && !f->is_stopping)
         cancel_rows(f, &rest->seen, rest->why, NULL);
     else if (rest->rc != 0)
         log_warn(rest->id, "it is not cancelled: %s", rest->err.text);
+    if (rest->rc == ERR_UNAVAILABLE && g && !f->is_stopping)
+        group_put_off(g);
     seen_release(&rest->seen);
     free(rest);
     pending_end_write(f->pending);

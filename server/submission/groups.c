@@ -11,6 +11,8 @@
 #include "common/ids.h"
 #include "common/log.h"
 
+#define PUT_OFF_MS 1000
+
 struct group {
     UT_hash_handle hh;
     struct groups *all;
@@ -290,6 +292,14 @@ group_decides(struct group *g)
     g->is_decided = true;
     log_info(g->id, "%d are correct: the group is decided, and the rest is cancelled", n);
     return true;
+}
+
+void
+group_put_off(struct group *g)
+{
+    g->is_decided = false;
+    if (g->deadline && !uv_is_active((uv_handle_t *)g->deadline))
+        uv_timer_start(g->deadline, deadline_cb, PUT_OFF_MS, 0);
 }
 
 /* The shorter call first; those without one after them, and otherwise in the group's order. */

@@ -75,6 +75,11 @@ void group_free(struct group *g);
 /* True once: enough are correct that the rest would change nothing. */
 bool group_decides(struct group *g);
 /*
+ * The rest could not be cancelled: the group may be decided again, and the deadline that has passed is set to a second
+ * from now.
+ */
+void group_put_off(struct group *g);
+/*
  * Chooses which to time, once no unfinished member could be faster: takes all that are parked, the fastest first, into
  * out (room for GROUP_MAX). Returns their number; is_chosen marks those that are timed.
  */
