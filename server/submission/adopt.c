@@ -27,7 +27,7 @@ count_correct_cb(void *arg, const struct submission_row *row)
     return true;
 }
 
-void
+bool
 adopt_read_group(struct store_reader *r, const char *id, struct adopted_group *out)
 {
     struct group_row row = { 0 };
@@ -44,6 +44,7 @@ adopt_read_group(struct store_reader *r, const char *id, struct adopted_group *o
     if (rc != 0)
         log_warn(id, "%s", err.text);
     group_row_release(&row);
+    return rc != ERR_UNAVAILABLE;
 }
 
 /* The request's settings for the group count from its arrival, and its finished submissions are counted. */

@@ -18,13 +18,13 @@ struct adopted_group {
     int64_t age_ms;
     int n_correct; /* of its submissions, where it stops early */
 };
-/* Any thread. A group that cannot be read is treated as missing, and logged. */
-void adopt_read_group(struct store_reader *r, const char *id, struct adopted_group *out);
+/* Any thread. False: the database is away. Otherwise a group that cannot be read is treated as missing, and logged. */
+bool adopt_read_group(struct store_reader *r, const char *id, struct adopted_group *out);
 
 /*
- * Adds it to the registry and to its group, with the waits for it; it is not queued yet. group may be NULL, and is read
- * if the group is not known here. is_claimed: row has the number under which this node has claimed it. NULL: no
- * memory.
+ * Adds it to the registry and to its group, with the waits for it; it is not queued yet. group: of one that is not known
+ * here yet; NULL: the group is left without its rules. is_claimed: row has the number under which this node has claimed
+ * it. NULL: no memory.
  */
 struct submission *adopt(struct funnel *f, const struct submission_row *row,
                          const struct adopted_group *group, bool is_claimed);

@@ -381,13 +381,14 @@ rest_row_cb(void *arg, const struct submission_row *row)
     return row->state != SUBMISSION_QUEUED || seen_add(arg, row) == 0;
 }
 
-/* Its group, and the waiting members of that: a member that is missed is adopted by itself. */
-static void
+/* Its group, and the waiting members of that: a member that is missed is adopted by itself. False: it is not known. */
+static bool
 read_group(struct take *t, struct store_reader *r, bool is_shared)
 {
-    adopt_read_group(r, t->row.group_id, &t->group);
+    bool is_known = adopt_read_group(r, t->row.group_id, &t->group);
     if (is_shared && group_chooses(t->group.request))
         reader_each_of_group(r, t->row.group_id, rest_row_cb, &t->rest, NULL);
+    return is_known;
 }
 
 /* Of several of one group the first one brings it along. */
@@ -412,7 +413,7 @@ read_rows_cb(void *arg, struct store_reader *r)
         if (!t->is_read)
             log_warn(t->claim.id, "it cannot be taken up: %s", err.text);
         else if (*t->row.group_id && is_first_of_group(n, t))
-            read_group(t, r, is_shared(n));
+            t->is_read = read_group(t, r, is_shared(n)); /* without its rules it would never be decided */
     }
 }
 
