@@ -92,12 +92,15 @@ raise_descriptors(const struct config *c)
 
 /* --- stopping --- */
 
-/* A signal while the last writes are made, where the loop no longer runs. */
+/* A signal while the last writes are made, where the loop no longer runs. One that came before has set the end. */
 static void
 end_soon(int number)
 {
+    unsigned left_s = alarm(HURRIED_S);
+
     (void)number;
-    alarm(HURRIED_S);
+    if (left_s > 0)
+        alarm(left_s);
 }
 
 static void
