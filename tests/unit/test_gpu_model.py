@@ -211,3 +211,17 @@ def test_no_call_of_a_graph_overlaps_the_one_in_front(monkeypatch: pytest.Monkey
         found(torch.ones(2))
     assert kernels.overlaps == [False, True, True] * 2
     assert waits == (["behind 1", "behind 2", "behind 4", "behind 5"] if is_captured else [])
+
+
+def test_a_launch_of_nothing_lets_no_other_overlap_the_call_in_front() -> None:
+    """A size may be a number of the host's, which a graph's capture reads: no parser sees that it is 0."""
+    options = (("dtype", plan.TorchDtype("int64")), ("device", plan.Device("cpu")))
+    none = plan.Call("aten.zeros.default", (plan.List((1,)),), options, leaf(9, 1, dtype="int64"), 1)
+    first = plan.Launch(0, (plan.Sym(plan.Item(9)), 1, 1), (plan.Ref(8),), 2)
+    second = plan.Launch(0, (1, 1, 1), (plan.Ref(8),), 3)
+    kernels: Any = Kernels(lambda x: None, is_dependent=True)
+    planned = trace(none, first, second, inputs=(leaf(8, 2),), output=leaf(8, 2))
+    found = Model(planned, kernels, CPU, allows=lambda call: True, prepares=lambda call: True)
+    found.construct(1)
+    found(torch.ones(2))
+    assert kernels.overlaps == [False, False]

@@ -184,7 +184,7 @@ class Model(Replay):
             kernel.launch(grid, args, self._room, overlaps=not kernel.compiled.launch_pdl or self._has_launched)
         except LaunchRefused as refused:
             raise StepError(step.line, str(refused)) from None
-        self._has_launched = True
+        self._has_launched |= 0 not in grid
 
     def _choose(self, step: plan.Choose, run: Callable[[int], None]) -> None:
         """The quickest alternative, found at its first call and run from then on.
