@@ -84,6 +84,24 @@ def test_an_answer_of_another_form_says_nothing() -> None:
     assert not discontinuity.settle({1: found, 7: found}, answers(wanted[:-1]))
 
 
+def test_one_number_alone_is_no_matter_of_steps() -> None:
+    """Nothing was right for a masked loss: its mask, of ones, was moved to other numbers."""
+    for shape in ((), (1,), (1, 1)):
+        assert discontinuity.doubt(torch.zeros(shape), torch.ones(shape), LIMIT) is None
+
+
+def test_what_a_limit_allows_anyway_is_not_asked_about() -> None:
+    """Timed answers beside a step were mismatches where another place was a little beyond its limit."""
+    wanted, limit = torch.ones(ELEMENTS * 8), Limit(1e-4, 1e-4, ratio=0.9999, outlier=10.0)
+    got = other_at(wanted, 3)
+    got[[9, 11]] += 1e-3
+    found = discontinuity.doubt(got, wanted, limit)
+    assert found is not None and found.places.tolist() == [3]
+    got[[20, 21]] += 1e-3
+    found = discontinuity.doubt(got, wanted, limit)
+    assert found is not None and found.places.tolist() == [3, 9, 11, 20, 21]
+
+
 def test_no_more_answers_are_asked_for_than_it_takes() -> None:
     wanted = torch.rand(16)
     found = discontinuity.doubt(other_at(wanted, 2), wanted, LIMIT)

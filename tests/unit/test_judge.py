@@ -133,6 +133,7 @@ def test_a_hack_stays_one_whatever_the_second_answer_is(monkeypatch: pytest.Monk
         returns_inputs=False,
         views=lambda tree: [],
         sizes=SimpleNamespace(checked_sets=1, inputs=0),
+        can_move=lambda tree: False,
     )
     job._device, job._errors, job.call_limit_ms = torch.device("cpu"), {}, 1.0
     job._bind_limit_ms, job.is_planned = 1, False
@@ -202,7 +203,7 @@ def test_what_is_beside_a_step_is_settled_and_a_wrong_answer_asked_about_once() 
     beside, wrong = wanted.clone(), wanted.clone()
     beside[3], wrong[4] = 7.0, 7.0
     asked = mock.Mock(side_effect=lambda *_: (answer for answer in [[beside]]))
-    job.reference = SimpleNamespace(moved=asked)  # type: ignore[assignment]
+    job.reference = SimpleNamespace(moved=asked, can_move=lambda tree: True)  # type: ignore[assignment]
     assert torch.equal(job._settled([("0", beside)], "own.0", None, expected).values[0], beside)
     assert expected.values[0] is wanted and asked.call_args.args[2] is True
     for _ in range(2):

@@ -291,6 +291,23 @@ def test_answers_to_inputs_beside_these_are_on_both_sides_of_a_step() -> None:
     assert list(task.moved("m", task.tree)) == []
 
 
+def test_whole_numbers_have_no_last_digits() -> None:
+    """No mask of ones is one where each of them is moved, and half of the indices are those before."""
+    task = Small(lambda x, flags: x * (flags == 1), X + 0.3, torch.tensor([1.0, 0.0, 1.0, 1.0]))
+    task.answer()
+    assert all(bool((answer[0] != 0).equal(task.views(task.tree)[1] == 1)) for answer in task.moved("m", task.tree))
+    only = Small(torch.floor, torch.tensor([1.0, 2.0, 3.0, 4.0]))
+    only.answer()
+    assert list(only.moved("m", only.tree)) == []
+
+
+def test_few_answers_are_made_of_moved_inputs_where_they_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference, "MOVED_S", 0.0)
+    task = Small(torch.exp, X + 0.3)
+    task.answer()
+    assert len(list(task.moved("m", task.tree))) == reference.MOVED_DOUBLED
+
+
 @pytest.mark.parametrize(("more", "calls"), [({}, 2), ({"scatters": True}, 3), ({"rounds": True}, 6)])
 def test_calls_for_an_answer_are_one_bell_and_as_one_by_one(
     more: Any, calls: int, monkeypatch: pytest.MonkeyPatch

@@ -51,18 +51,22 @@ class Doubt:
 
 
 def doubt(got: Any, wanted: Any, limit: Limit) -> Doubt | None:
-    """None where an answer is within its limit, or is not beside steps: wrong at more than a few places, or NaN."""
+    """None where an answer is within its limit, or is not beside steps: wrong at more than a few places, or NaN. One
+    number alone is compared as it is: a sum moves by less than its limit where one of its codes is another."""
     if not all(isinstance(x, torch.Tensor) and x.is_floating_point() for x in (got, wanted)):
         return None
-    if got.shape != wanted.shape or not 0 < wanted.numel() <= ELEMENTS_MOST:
+    if got.shape != wanted.shape or not 1 < wanted.numel() <= ELEMENTS_MOST:
         return None
     found = tolerance.compare(got, wanted, limit)
     if found.is_match(limit) or found.nonfinite or found.differing > max(1, FEW * found.elements):
         return None
     a, b = got.reshape(-1).double(), wanted.reshape(-1).double()
-    places = ((a - b).abs() > limit.atol + limit.rtol * b.abs()).nonzero()[:, 0]
-    if len(places) != found.differing:  # a number where none is right has no distance, and no step
+    error, allowed = (a - b).abs(), limit.atol + limit.rtol * b.abs()
+    wrong, far = error > allowed, error > limit.outlier * allowed
+    if int(wrong.sum()) != found.differing:  # a number where none is right has no distance, and no step
         return None
+    is_few = int((wrong & ~far).sum()) <= (1.0 - limit.ratio) * found.elements  # that a limit allows anyway
+    places = (far if is_few else wrong).nonzero()[:, 0]
     return Doubt(limit, wanted.shape, places, a[places], torch.full_like(a[places], torch.nan))
 
 

@@ -447,6 +447,7 @@ class Job:
         elif result.is_gone:
             report = Report("tiny", "skip", None, 0, 1, reopen=True, detail=_detail([result], 1))
         else:
+            self._is_wrong = False
             own = self._case(self.spec["cases"]["own"], Step(), self._next_seed(), twice=False)
             report = self._report("tiny", [own], 1)
         if report.outcome != "fail":  # else it is wrong, and not only at a shape that is not guaranteed
@@ -980,7 +981,7 @@ class Job:
             first = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for _, leaf in outputs]
         if self._is_guarded(mine, expected, result):
             self._bind(set_, model, placed, "guarded", training=expected.training, bells=0)
-        self._check_again(first, set_, tree, mine, expected, limits, result)
+        self._check_again(first, set_, model, tree, mine, expected, limits, result)
 
     def _bind(self, set_: int, model: str, placed: Any, how: str | None, *, training: bool | None, bells: int) -> None:
         """The next call of the candidate."""
@@ -1030,7 +1031,7 @@ class Job:
     def _settled(self, outputs: Leaves, model: str, tree: Any, expected: Expected) -> Expected:
         """With the candidate's side of a step where that is as right."""
         is_exact = self.policy.name != "kernelbench" and not any(other is not None for other in expected.others)
-        if self._is_wrong or not is_exact:
+        if self._is_wrong or not is_exact or not self.reference.can_move(tree):
             return expected
         doubts = {}
         for index, ((_, got), wanted) in enumerate(zip(outputs, expected.values, strict=False)):
@@ -1179,6 +1180,7 @@ class Job:
         self,
         first: list[Any] | None,
         set_: int,
+        model: str,
         tree: Any,
         mine: list[torch.Tensor],
         expected: Expected,
@@ -1193,9 +1195,12 @@ class Job:
         if self.policy.name == "kernelbench" or self.reference.mutates_inputs or result.class_ == "mutated_input":
             self._fill(mine, tree)
         synchronize(self._device)  # `first` is copied, too, before the candidate writes there again
-        second = [leaf for _, leaf in values.leaves(self._call(set_, None))]
+        outputs = list(values.leaves(self._call(set_, None)))
         if result.class_ in DECIDED:
             return
+        second = [leaf for _, leaf in outputs]
+        if first is None:  # atomics may have taken it to the other side of a step
+            expected = self._settled(outputs, model, tree, expected)
         for index, leaf in enumerate(expected.values if first is None else first):
             a = tolerance.as_tensor(leaf)
             if a is None:

@@ -84,6 +84,8 @@ SCATTER_BYTES: Final = 1 << 28
 MOVED: Final = 24
 MOVED_DOUBLED: Final = 6
 """So many answers are made of inputs that are 1, 2, 4 ... last digits beside what they are, so many powers of two."""
+MOVED_S: Final = 2.0
+"""After this time no more than one of each power are made: a stage has to end within its limit."""
 ROUNDED_RUNS: Final = 4
 """Each moves a value that lies at a step to its other side with a probability of a half."""
 AT_ONCE_BYTES: Final = 64 << 20
@@ -900,21 +902,28 @@ class Reference:
             for (_, a), (_, b), *of in zip(exact, moved, scales, known, strict=True)
         ]
 
+    def can_move(self, tree: Any) -> bool:
+        """moved() is not too large, and leaves the inputs and the process as they are."""
+        size = sum(note.span_bytes for note in values.notes(tree)) + self.sizes.outputs
+        return not self.mutates_inputs and NOT_MOVED not in self.fatal and size <= SCATTER_BYTES
+
     def moved(self, model: str, tree: Any, training: bool | None = None) -> Generator[list[Any], None, None]:
-        """Answers to the inputs in set 0, those of single precision at random some last digits beside what they are, in
-        the reference's heap: exact ones, or of its own dtype where it is not exact. Then the inputs are as they were.
+        """Answers to the inputs in set 0, those of single precision at random some last digits beside what they are
+        (but for whole numbers: classes, flags and indices have no last digits), in the reference's heap: exact ones,
+        or of its own dtype where it is not exact. Then the inputs are as they were.
         """
-        inputs = self.views(tree)
-        moving = [view for view in inputs if view.dtype is torch.float32 and view.numel()]
-        size = sum(view.nbytes for view in inputs) + self.sizes.outputs
-        is_fit = not self.mutates_inputs and NOT_MOVED not in self.fatal
-        if not is_fit or not moving or size > SCATTER_BYTES:
+        if not self.can_move(tree):
             return
+        inputs = self.views(tree)
+        moving = [view for view in inputs if view.dtype is torch.float32 and not torch.equal(view, view.round())]
         fails, dtype = self._fp64_fails, None if self._fp64_fails else "float64"
         pristine = [view.clone() for view in inputs]
         self._asks, self._made = Asks(training=training), {}
+        end = time.monotonic() + MOVED_S
         try:
-            for turn in range(MOVED):
+            for turn in range(MOVED if moving else 0):
+                if turn >= MOVED_DOUBLED and time.monotonic() > end:
+                    return
                 for view, kept in zip(inputs, pristine, strict=True):
                     view.copy_(kept)
                 for index, view in enumerate(moving):
