@@ -108,3 +108,43 @@ def test_the_driver_is_asked_and_answers(tmp_path: Path) -> None:
     print(triton.testing.do_bench(lambda: 1 / 0))
     """
     assert run(body, tmp_path).split() == ["90", "132", "1.0"]
+
+
+INDUCTOR = """\
+import torch
+from torch._inductor.runtime.triton_heuristics import grid
+empty_strided_cuda = torch._C._dynamo.guards._empty_strided_cuda
+found = empty_strided_cuda((2, 3), (3, 1), torch.float32)
+"""
+
+
+def test_the_output_of_inductor_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "inductor.py").write_text(INDUCTOR)
+    body = f"""
+    from pathlib import Path
+    from shared import loading
+    source = Path({str(tmp_path / "inductor.py")!r}).read_bytes()
+    module = loading.load_candidate(source, Path({str(tmp_path)!r}))
+    print(module.grid(2048)({{"XBLOCK": 256}}), module.found.is_cuda)
+    """
+    assert run(body, tmp_path).strip() == "(8, 1, 1) True"
+
+
+GLUON = """
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+@gluon.jit
+def copy_kernel(x, o):
+    gl.store(o, gl.load(x))
+
+try:
+    copy_kernel[(1,)](torch.ones(1, device="cuda"), torch.zeros(1, device="cuda"))
+except NotImplementedError as error:
+    print(error)
+"""
+
+
+def test_a_kernel_that_the_interpreter_cannot_run_says_so(tmp_path: Path) -> None:
+    """Its output would be what lay in memory, and count as wrong."""
+    assert "cannot run copy_kernel" in run(GLUON, tmp_path)

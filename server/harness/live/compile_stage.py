@@ -26,7 +26,7 @@ import torch
 import triton
 import triton.language as tl
 from compiler.errors import kernel_error
-from shared import fake_cuda, kernel_cache, loading, native, wire
+from shared import fake_cuda, inductor, kernel_cache, loading, native, wire
 from shared.plan import OTHER
 from torch._subclasses.fake_tensor import FakeTensorMode
 from tracer import trace as tracer
@@ -411,6 +411,7 @@ def prepare(target: str, cache: Path) -> Record:
     fake_cuda.install_triton_driver(device, fake_cuda.compile_benchmark)
     fake_cuda.install_torch_cuda(device)
     fake_cuda.install_fake_tensors()
+    inductor.install_guards()
     watch_compiler(record)
     watch_resources(record)
     watch_launches(record)

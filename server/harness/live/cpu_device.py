@@ -22,7 +22,7 @@ import torch._meta_registrations
 import torch._refs  # a later import would find patched names in its annotations
 import torch.utils._device
 import torch.utils.dlpack
-from shared import fake_cuda
+from shared import fake_cuda, inductor
 from torch.overrides import TorchFunctionMode
 from triton.runtime import interpreter
 
@@ -145,6 +145,11 @@ def _show_capsules() -> None:
             setattr(module, name, _shown("to_dlpack", getattr(module, name)))
 
 
+def _not_interpreted(source: Any) -> None:
+    """For launches that reach the stub of the driver: nothing would compute, and the output would be refused."""
+    raise NotImplementedError(f"Triton's interpreter, which runs kernels without a GPU, cannot run {source.name}")
+
+
 def _tuple_grids() -> None:
     """The interpreter takes tuples for grids; Triton itself any sequence."""
     executor: Any = interpreter.GridExecutor
@@ -171,10 +176,13 @@ def install() -> None:
     fake_cuda.install_triton_driver(device, fake_cuda.no_benchmark)
     utils: Any = torch.utils._device
     utils.DeviceContext = _DeviceContext
+    inductor.install_guards()
     module: Any = torch
     module.Generator = _Generator
     module.compile = fake_cuda.not_compiled
     module.cuda.manual_seed = _seed
     module.cuda.manual_seed_all = _seed
+    launcher: Any = fake_cuda.Launcher
+    launcher.launched = staticmethod(_not_interpreted)
     _tuple_grids()
     _show_capsules()

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Final
 
+from shared import inductor
 from shared.wire import CANDIDATE_FILE
 
 MODULE_NAME: Final = "candidate"
@@ -36,6 +37,7 @@ def load_candidate(
     module = importlib.util.module_from_spec(spec)
     sys.modules[MODULE_NAME] = module
     os.chdir(directory)
+    inductor.add_grids(source)
     before(module)
     spec.loader.exec_module(module)
     return module

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy
 import torch
-from shared import fake_cuda
+from shared import fake_cuda, inductor
 
 from tracer.kernels import Kernels, Launches, refuse_other_launches
 from tracer.recorder import Recorder
@@ -31,8 +31,8 @@ def install(recorder: Recorder, kernels: Kernels, device: fake_cuda.Device) -> N
     Launches(recorder, kernels).install()
     _fake_tensors(recorder)
     _operators(recorder)
-    _inductor()
-    recorder.implementations["inductor::_reinterpret_tensor"] = _reinterpret_tensor
+    inductor.install_guards()
+    recorder.implementations["inductor::_reinterpret_tensor"] = torch._C._dynamo.guards._reinterpret_tensor
 
 
 def _fake_tensors(recorder: Recorder) -> None:
@@ -132,48 +132,6 @@ def _linear(plain: Callable[..., Any], recorder: Recorder) -> Callable[..., Any]
         return recorder.whole(torch.ops.aten.linear.default, (input, weight, bias), {})
 
     return linear
-
-
-def _inductor() -> None:
-    guards: Any = torch._C._dynamo.guards
-    guards.assert_size_stride = lambda *_: None
-    guards.assert_alignment = lambda *_: None
-    guards._empty_strided_cuda = _empty_strided_cuda
-    guards._reinterpret_tensor = _reinterpret_tensor
-
-
-def inductor_grids() -> None:
-    """The functions that Inductor's output of earlier versions imports to describe its grids."""
-    from torch._inductor.runtime import triton_heuristics
-
-    module: Any = triton_heuristics
-    if not hasattr(module, "grid"):
-        module.grid = grid
-        module.split_scan_grid = lambda xnumel, rnumel: lambda meta: (_blocks(rnumel, meta["RBLOCK"]), xnumel, 1)
-
-
-def _empty_strided_cuda(size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
-    return torch.empty_strided(size, stride, dtype=dtype, device="cuda")
-
-
-def _reinterpret_tensor(tensor: torch.Tensor, size: Any, stride: Any, offset: int = 0) -> torch.Tensor:
-    return torch.as_strided(tensor, size, stride, tensor.storage_offset() + offset)
-
-
-def _blocks(numel: int | None, block: int | None) -> int:
-    if numel is None:
-        return 1
-    return numel if block is None else -(-numel // block)
-
-
-def grid(*numels: int) -> Callable[[dict[str, Any]], tuple[int, int, int]]:
-    """Inductor's: the sizes of y and z come before that of x."""
-    x, y, z = (*reversed(numels), None, None)[:3]
-
-    def sizes(meta: dict[str, Any]) -> tuple[int, int, int]:
-        return _blocks(x, meta.get("XBLOCK", 1)), _blocks(y, meta.get("YBLOCK")), _blocks(z, meta.get("ZBLOCK"))
-
-    return sizes
 
 
 # --- int(tensor) and float(tensor) ---

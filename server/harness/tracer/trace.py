@@ -185,8 +185,6 @@ class Tracer:
         self._entries: list[Entry] = []
         """The recording of the import."""
         stand_ins.install(self._recorder, self._kernels, fake_cuda.parse_target(request.target))
-        if b"triton_heuristics" in source:
-            stand_ins.inductor_grids()
 
     @contextlib.contextmanager
     def world(self) -> Iterator[None]:
