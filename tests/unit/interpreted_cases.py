@@ -71,6 +71,12 @@ SOURCE = textwrap.dedent("""\
         tl.store(target + i, tl.load(source + i))
 
     @triton.jit
+    def copy_by_block_pointers(source, target, flag, B: CE):
+        if flag:
+            block = tl.make_block_ptr(source, (B,), (1,), (0,), (B,), (0,))
+            tl.store(target + tl.arange(0, B), tl.load(block))
+
+    @triton.jit
     def added(x, y, B: tl.constexpr):
         tl.store(y + tl.arange(0, 1), tl.sum(tl.load(x + tl.arange(0, B)), 0))
 
@@ -779,6 +785,24 @@ def what_is_read_outside_or_was_never_written_is_no_number() -> None:
         copy, COPY, {2: 8}, [empty, Launch(0, (1, 1, 1), (Ref(2), Ref(1), 8), 33)], [torch.ones(8), torch.zeros(8)]
     )
     assert got.isnan().all(), got
+
+
+def copied_by_block_pointers(flag: bool) -> Any:
+    name = "copy_by_block_pointers"
+    functions = [Function(name, line(name), (TL, ("CE", ObjectRef("triton.language.core.constexpr"))), (), False)]
+    signature = [("source", "*fp32"), ("target", "*fp32"), ("flag", "u1"), ("B", "constexpr")]
+    launch = Launch(0, (1, 1, 1), (Ref(0), Ref(1), flag, 8), 9)
+    (_, got) = run(functions, signature, {3: 8}, [launch], [torch.ones(5), torch.zeros(8)])
+    return got
+
+
+def what_a_block_pointer_reads_outside_is_no_number() -> None:
+    got = copied_by_block_pointers(True)
+    assert got[:5].tolist() == [1] * 5 and got[5:].isnan().all(), got
+
+
+def a_boolean_is_an_argument() -> None:
+    assert copied_by_block_pointers(False).tolist() == [0] * 8
 
 
 def failure(*names: str) -> str:

@@ -14,7 +14,7 @@ import copy
 import importlib.util
 import linecache
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import CodeType, FunctionType
@@ -129,12 +129,17 @@ def _signature_code(text: Text) -> CodeType:
     return next(found for found in code.co_consts if isinstance(found, CodeType))
 
 
-def _annotations(args: ast.arguments) -> dict[str, Any]:
-    """Of an annotation Triton reads, once types are known, whether it says constexpr."""
+def _annotations(args: ast.arguments, namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """Of an annotation Triton reads, once types are known, whether it says constexpr; also by a name of its own."""
+
+    def is_constexpr(annotation: ast.expr) -> bool:
+        known = namespace.get(annotation.id) if isinstance(annotation, ast.Name) else None
+        return known is tl.constexpr or "constexpr" in ast.unparse(annotation)
+
     return {
         parameter.arg: tl.constexpr
         for parameter in _parameters(args)
-        if parameter.annotation is not None and "constexpr" in ast.unparse(parameter.annotation)
+        if parameter.annotation is not None and is_constexpr(parameter.annotation)
     }
 
 
@@ -187,9 +192,10 @@ class Functions:
         made: dict[int, Any] = {}
         for index in sorted(closure):
             text = self.texts[index]
-            function = FunctionType(self._codes[index], self._namespace(index, made.__getitem__), text.name)
+            namespace = self._namespace(index, made.__getitem__)
+            function = FunctionType(self._codes[index], namespace, text.name)
             function.__defaults__, function.__kwdefaults__ = self._defaults(index, made.__getitem__)
-            function.__annotations__ = _annotations(text.node.args)
+            function.__annotations__ = _annotations(text.node.args, namespace)
             function.__module__, function.__qualname__ = MODULE, f"f{closure.index(index)}.{text.name}"
             try:
                 made[index] = make(function, text, self.planned[index].noinline)

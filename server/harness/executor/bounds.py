@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import triton.language as tl
 from triton.runtime import interpreter
 
 
@@ -208,7 +209,7 @@ def install() -> None:
         inside = mask.data & _active[-1].inside(ptrs.data, size)
         outside = mask.data & ~inside
         if outside.any():
-            mask = interpreter.TensorHandle(inside, mask.dtype)
+            mask = interpreter.TensorHandle(inside, tl.int1)  # of a block pointer it is an array of numpy's
         found = load(self, ptrs, mask, other, cache_modifier, eviction_policy, is_volatile)
         _active[-1].undo_others(_program(self), ptrs.data, inside, found.data)
         if outside.any():

@@ -133,7 +133,7 @@ def _pointer(kind: str, value: Any) -> torch.Tensor:
 
 
 def _scalar(kind: str, value: float) -> Any:
-    """A float as a kernel sees it: a scalar tensor, which Triton's interpreter makes of integers alone."""
+    """A float or a boolean as a kernel sees it: a scalar tensor, which Triton's interpreter makes of integers alone."""
     type_ = tl.str_to_ty(kind, None)
     if type_ in narrow.TYPES:
         return tl.tensor(narrow.narrowed([value], type_), type_)
@@ -149,7 +149,7 @@ def _argument(kind: plan.Type, value: Any, function: Callable[[int], Any]) -> An
         return TensorDescriptor(value.base, list(value.shape), list(value.strides), list(value.block), padding)
     if kind.startswith("*"):
         return _pointer(kind, value)
-    if isinstance(value, float) and kind != "constexpr":
+    if isinstance(value, float | bool) and kind != "constexpr":
         return _scalar(kind, value)
     return constant(value, function)
 
