@@ -202,6 +202,11 @@ WIDE: dict[str, tuple[str, tuple[tuple[str, Any], ...]]] = {
         "tl.store(x, _log2(16) * tl.reduce(tl.arange(0, 16), 0, tl.standard._elementwise_max).to(tl.float32))",
         (("_log2", ObjectRef("triton.language.standard._log2")),),
     ),
+    "an integer's type by its width": (
+        "t: tl.constexpr = tl.core.get_int_dtype(bitwidth=x.dtype.element_ty.primitive_bitwidth, signed=True)\n"
+        "    tl.store(x, tl.load(x).to(t, bitcast=True).to(tl.float32))",
+        (),
+    ),
     "names that begin with an underscore": ("_one = tl.load(x)\n    tl.store(x, _one * _K)", (("_K", Constexpr(2.0)),)),
     "random numbers": ("tl.store(x, tl.rand(tl.program_id(0), tl.program_id(1)))", ()),
     "what the target is": (

@@ -59,6 +59,9 @@ CLASSES: Final[frozenset[Any]] = frozenset(
 )
 """Classes of Triton's language, to be made or to be compared with."""
 
+FUNCTIONS: Final[frozenset[Any]] = frozenset((tl.core.get_int_dtype,))
+"""Plain functions of Triton's language, of numbers: what sorts by the bits of its keys names them."""
+
 ATTRIBUTES: Final = words(
     """
     T abs advance argmax argmin associative_scan atomic_add atomic_and atomic_cas atomic_max atomic_min atomic_or
@@ -136,6 +139,7 @@ def step(found: Any, attribute: str, path: str) -> Any:
     is_function = found.__name__ == "math" and callable(inner)
     is_enumeration = inner is tl.PropagateNan
     is_class = isinstance(inner, type) and inner in CLASSES
+    is_function = is_function or (isinstance(inner, FunctionType) and inner in FUNCTIONS)
     if not (is_function or is_enumeration or is_class or _is_operation(inner) or _is_value(inner)):
         raise Unreachable(f"{path} is not a part of Triton's language")
     return inner

@@ -231,7 +231,8 @@ def build(
     except RecursionError:
         return Result({"ev": "result", "outcome": "untraced", "error": _error("Untraced", "it is nested too deep")})
     except CompilerRefusal as refused:
-        return Result({"ev": "result", "outcome": "untraced", "error": _error("Untraced", str(refused), refused.line)})
+        error = _error("Untraced", f"{refused.name}: {refused.what}", refused.line)
+        return Result({"ev": "result", "outcome": "untraced", "error": error})
     made = {index: image for index, image in enumerate(images.images) if image is not None}
     if images.failure is not None:
         return _fail("compile", images.failure.error, done=len(made), of=len(images.images))
