@@ -202,6 +202,12 @@ def test_kernelbench_asks_for_no_kernel_but_for_the_class() -> None:
     assert outcome(REFUSED["entry_class"], "kernelbench") == ("form", "entry_class")
 
 
+@pytest.mark.parametrize("use", ["kernels = async_compile.triton('add_kernel', ", "exec("])
+def test_a_kernel_in_a_text_is_none_and_its_line_is_told(use: str) -> None:
+    error = judge(f"\n{use}{KERNEL!r})\n{MODEL}")["error"]
+    assert isinstance(error, dict) and error["line"] == 2 and "but in a text" in str(error["text"])
+
+
 def test_leaving_at_import_is_not_for_this_stage() -> None:
     assert judge(KERNEL + "import os\nos._exit(0)\n" + MODEL)["outcome"] == "pass"
 

@@ -7,6 +7,7 @@ do. An honest candidate must never fail here.
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from collections.abc import Iterator
 from typing import Final
@@ -16,6 +17,7 @@ from shared import wire
 from static.names import Imports
 
 KERNELS_MAX: Final = 500
+JIT_IN_TEXT: Final = re.compile(r"^@(triton\.)?jit\b.*\ndef ", re.M)
 
 
 class Refused(Exception):
@@ -138,8 +140,18 @@ def check(tree: ast.Module, imports: Imports, kernels: list[str], entry: str, po
         text = f"{wire.CANDIDATE_FILE}: {what}"
         raise Refused("form", text, None, rule="entry_class")
     if policy != "kernelbench" and not kernels:
-        text = f"{wire.CANDIDATE_FILE}: there is no @triton.jit function, and the policy {policy!r} asks for one"
-        raise Refused("form", text, None, rule="kernel_required")
+        line = _text_with_a_kernel(tree)
+        where = "" if line is None else " but in a text, where it is none of the module"
+        text = f"there is no @triton.jit function{where}, and the policy {policy!r} asks for one"
+        raise Refused("form", f"{wire.CANDIDATE_FILE}: {text}", line, rule="kernel_required")
+
+
+def _text_with_a_kernel(tree: ast.Module) -> int | None:
+    """The line of a text with a jit function, as Inductor's AsyncCompile and what executes or writes a file take it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and JIT_IN_TEXT.search(node.value):
+            return node.lineno
+    return None
 
 
 def judge(source: bytes, entry: str, policy: str) -> wire.Json:
