@@ -245,8 +245,12 @@ static const struct {
     { CLASS_SYNTAX, "line 1: SyntaxError: invalid syntax",
       "The first line is not Python: begin with the code, or send a whole answer as \"completion\"." },
     { CLASS_IMPORT, "ModuleNotFoundError", "Import torch, triton and the standard library only." },
+    { CLASS_IMPORT, "cannot import name",
+      "The installed version has no such name: take one that it has, or write the function yourself." },
     { CLASS_IMPORT, "ImportError", "Import torch, triton and the standard library only." },
     { CLASS_IMPORT, "__init__()", "The constructor takes what get_init_inputs() returns, in its order." },
+    { CLASS_IMPORT, "has no attribute 'arg_names'",
+      "triton.autotune and triton.heuristics stand above @triton.jit." },
     { CLASS_IMPORT, "has no attribute", "Use a name that is there." },
     { CLASS_COMPILE, "no kernel of the candidate's was compiled", "Launch a kernel from forward." },
     { CLASS_COMPILE, "too many or too large", "Give triton.autotune fewer configurations." },
@@ -258,6 +262,9 @@ static const struct {
       "beyond n." },
     { CLASS_COMPILE, "is not defined",
       "A kernel knows its arguments, its own variables, tl.constexpr globals and @triton.jit functions." },
+    { CLASS_COMPILE, "Did you forget to add @triton.jit",
+      "Of a kernel's values only triton.language and @triton.jit functions compute: tl.cdiv, not "
+      "triton.cdiv." },
     { CLASS_COMPILE, "global variable", "Pass it as an argument, or make it a tl.constexpr." },
     { CLASS_COMPILE, "equal ranks", "tl.dot takes two blocks of two dimensions, each of at least 16." },
     { CLASS_COMPILE, "incompatible dimensions",
@@ -273,6 +280,7 @@ static const struct {
     { CLASS_LAUNCH, "unexpected keyword", "Pass arguments by the names that the definition has." },
     { CLASS_LAUNCH, "is not defined", "Define the name before it is used." },
     { CLASS_LAUNCH, "object has no attribute", "Set the attribute in __init__, or use one that is there." },
+    { CLASS_LAUNCH, "can't allocate memory", "Take sizes of tensors from the inputs, not from constants." },
     { CLASS_LAUNCH, "recursion", "A call leads back to itself: end it, or call something else." },
     { CLASS_LAUNCH, "cannot be accessed from Triton", "Move the tensor to the device of the inputs." },
     { CLASS_CRASH, "compile: the candidate's process was killed",
@@ -291,8 +299,8 @@ static const struct {
     { CLASS_MISMATCH, "half precision",
       "Compute and store in the reference's precision: no conversion to float16 or bfloat16 on the way." },
     { CLASS_TIMEOUT, "compile: the process did not finish",
-      "Look for a loop without an end in the module, its constructor or forward, and for blocks or unrolled "
-      "loops that are far too large to compile." },
+      "Look for a loop without an end in the module, its constructor or forward, for blocks or unrolled "
+      "loops that are far too large to compile, and for many configurations of triton.autotune." },
     { CLASS_TIMEOUT,
       "compile: ", "Look for a loop without an end in the module, its constructor or forward." },
 };
@@ -424,7 +432,28 @@ hint_of_speed(const struct feedback *f, const char *bound)
 static const char *
 hint_of_untraced(json_t *error)
 {
-    return text_is(error, "type", "call") ? class_hints[CLASS_LAUNCH] : hint_of_rule("require_plan");
+    static const struct {
+        const char *words, *hint;
+    } hints[] = {
+        { "ConstexprFunction",
+          "Compute it in Python, and hand the number to the kernel as a tl.constexpr argument." },
+        { "which is not data",
+          "Hand it to the kernel as an argument, or make it a tl.constexpr of a number or a text." },
+        { "is best is not known", "Leave best_config unread: what depends on the configuration belongs into "
+                                  "the kernel or its grid." },
+        { "not one of Triton's values",
+          "Hand tensors and numbers to the kernel as arguments of their own, not as fields of an object." },
+        { "in Gluon", "Write the kernel in triton.language." },
+        { "CUDA graphs", "Launch the kernels from forward: calls are timed as a CUDA graph anyway." },
+    };
+    const char *text = json_string_value(json_object_get(error, "text"));
+
+    if (text_is(error, "type", "call"))
+        return class_hints[CLASS_LAUNCH];
+    for (size_t i = 0; text && i < ARRAY_LEN(hints); i++)
+        if (strstr(text, hints[i].words))
+            return hints[i].hint;
+    return hint_of_rule("require_plan");
 }
 
 static const char *

@@ -215,6 +215,59 @@ every_honest_class_has_a_hint(void **state)
     }
 }
 
+/* What strangers' candidates did wrong, and a general hint led astray. */
+static void
+a_known_message_has_a_hint_of_its_own(void **state)
+{
+    static const struct {
+        enum verdict_class class_;
+        const char *headline, *hint;
+    } cases[] = {
+        { CLASS_IMPORT, "compile: line 5: ImportError: \"cannot import name 'f' from 'torch'\"",
+          "The installed version" },
+        { CLASS_IMPORT, "compile: line 8: AttributeError: 'function' object has no attribute 'arg_names'",
+          "triton.autotune and" },
+        { CLASS_COMPILE, "compile: line 9, kernel k: ValueError: \"Did you forget to add @triton.jit ?\"",
+          "Of a kernel's values" },
+        { CLASS_LAUNCH, "tiny: line 34: \"DefaultCPUAllocator: can't allocate memory: you tried\"",
+          "Take sizes of" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const struct feedback f = { .class_ = cases[i].class_, .headline = cases[i].headline, NOTHING };
+        AUTO_JSON json_t *out = feedback_json(&f);
+        assert_non_null(strstr(text_of(out, "hint"), cases[i].hint));
+    }
+}
+
+/* Of a right candidate without a plan: what to write instead depends on what kept it from one. */
+static void
+what_keeps_a_plan_away_has_a_hint_of_its_own(void **state)
+{
+    static const struct {
+        const char *text, *hint;
+    } cases[] = {
+        { "kernel k reads the global coef, of type ConstexprFunction, which is not data",
+          "Compute it in Python" },
+        { "kernel k reads the global Pair, of type type, which is not data", "Hand it to the kernel" },
+        { "which configuration of an autotuned kernel is best is not known yet", "Leave best_config unread" },
+        { "k: the attribute x, which is not one of Triton's values", "Hand tensors and numbers" },
+        { "kernel k is written in Gluon, which cannot be traced", "Write the kernel in triton.language" },
+        { "RuntimeError: CUDA graphs need a GPU", "Launch the kernels from forward" },
+        { "what runs next depends on a number that only the GPU knows", "Decide nothing in Python" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        AUTO_JSON json_t *error =
+            json_pack("{s:s, s:s, s:i}", "type", "untraced", "text", cases[i].text, "line", 3);
+        const struct feedback f = { .class_ = CLASS_OK, .headline = "Correct.", .error = error, NOTHING };
+        AUTO_JSON json_t *out = feedback_json(&f);
+        assert_non_null(strstr(text_of(out, "hint"), cases[i].hint));
+    }
+}
+
 /* A time without launches in it is not bound by them, however short it is. */
 static void
 a_short_call_is_bound_by_launches_that_are_timed(void **state)
@@ -244,6 +297,8 @@ main(void)
         cmocka_unit_test(a_short_call_is_bound_by_launches_that_are_timed),
         cmocka_unit_test(figures_are_told),
         cmocka_unit_test(every_honest_class_has_a_hint),
+        cmocka_unit_test(a_known_message_has_a_hint_of_its_own),
+        cmocka_unit_test(what_keeps_a_plan_away_has_a_hint_of_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
