@@ -112,7 +112,7 @@ check_number(const json_t *value, const struct json_field *field, const char *po
     double number = json_number_value(value);
     bool is_bounded = field->min != 0 || field->max != 0;
     if (is_bounded && !(number >= field->min && number <= field->max))
-        return json_refuse(fault, pointer, "must be from %.15g to %.15g", field->min, field->max);
+        return json_refuse(fault, pointer, "must be from %.16g to %.16g", field->min, field->max);
     return 0;
 }
 

@@ -11,7 +11,8 @@ take_number(struct argp_state *state, const char *name, const char *text, const 
     char *end;
     double x = strtod(text, &end);
     if (end == text || *end || !(x >= least && x <= most))
-        argp_error(state, "%s takes a number%s from %g to %g, not \"%s\"", name, unit, least, most, text);
+        argp_error(state, "%s takes a number%s from %.15g to %.15g, not \"%s\"", name, unit, least, most,
+                   text);
     return x;
 }
 

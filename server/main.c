@@ -209,7 +209,7 @@ check_store_path(const char *path, struct error *err)
         return S_ISREG(info.st_mode) ? 0 : error_set(err, ERR_INPUT, "store: %s is no file", path);
     if (errno == ENOENT && access(dirname(directory), W_OK | X_OK) == 0)
         return 0;
-    return error_set(err, ERR_SYS, "store: %s", path);
+    return error_set(err, ERR_SYS, errno == ENOENT ? "store: the directory of %s" : "store: %s", path);
 }
 
 /* Other machines are let in with tokens only. */

@@ -332,6 +332,8 @@ lock(const char *path, int *fd, struct error *err)
     if (asprintf(&name, "%s.lock", path) < 0)
         return error_set(err, ERR_NOMEM, "no memory to lock %s", path);
     *fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (*fd < 0 && errno == ENOENT)
+        return error_set(err, ERR_SYS, "the directory of %s", path);
     if (*fd < 0 || flock(*fd, LOCK_EX) != 0)
         return error_set(err, ERR_SYS, "lock %s", name);
     return 0;

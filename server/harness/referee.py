@@ -111,13 +111,12 @@ class Referee:
         except ChannelClosed:  # the start failed meanwhile, and the daemon said why
             return
         while True:
-            for name in self._wait():
-                self._look_after(name)
-            if not self._channel.wait(0):
-                continue
             try:
-                self._serve(self._channel.receive())
-            except ChannelClosed:  # the daemon ends, maybe before it was answered
+                for name in self._wait():
+                    self._look_after(name)
+                if self._channel.wait(0):
+                    self._serve(self._channel.receive())
+            except ChannelClosed:  # the daemon ends, maybe before it was told or answered
                 return
 
     def _serve(self, message: Message) -> None:

@@ -193,9 +193,14 @@ exchange_policy_version(struct exchange *x, const char **version)
 bool
 exchange_class(struct exchange *x, const char **class_)
 {
+    char detail[256] = "is one of";
+
     *class_ = target_value(&x->target, "class");
-    return !*class_ || class_find(*class_) != CLASS_NONE ||
-           exchange_bad_parameter(x, "class", "is not a class of verdicts");
+    if (!*class_ || class_find(*class_) != CLASS_NONE)
+        return true;
+    for (int i = CLASS_NONE + 1; i < CLASS_N; i++)
+        snprintf(detail + strlen(detail), sizeof(detail) - strlen(detail), " %s", class_name(i));
+    return exchange_bad_parameter(x, "class", detail);
 }
 
 /* The same query with another cursor. Everything that is not unreserved (RFC 3986) is escaped. */

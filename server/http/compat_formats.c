@@ -435,7 +435,8 @@ expect_word(json_t *object, const char *base, const char *key, const char *const
     for (size_t i = 0; json_is_string(value) && words[i]; i++)
         if (strcmp(json_string_value(value), words[i]) == 0)
             return 0;
-    return json_refuse_at(fault, base, key, "must be %s here", words[0]);
+    return json_refuse_at(fault, base, key, "must be %s%s%s here", words[0], words[1] ? " or " : "",
+                          words[1] ? words[1] : "");
 }
 
 static int

@@ -275,8 +275,10 @@ rescored_cb(void *arg, json_t *document, const struct json_fault *fault, const s
     } else if (err->code == ERR_INPUT) {
         answer.fault = *fault;
         exchange_refused(x, &answer);
+    } else if (err->code == ERR_NOTFOUND && *fault->text) {
+        exchange_problem(x, PROBLEM_NOT_FOUND, "%s", fault->text);
     } else {
-        exchange_error(x, err, "such submission or group");
+        exchange_error(x, err, "such group");
     }
 }
 

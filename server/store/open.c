@@ -21,9 +21,12 @@ int
 store_check(const char *where, const struct store_options *options, struct store_found *out,
             struct error *err)
 {
+    struct store_schema schema;
+
     *out = (struct store_found){ .is_alive = false };
     snprintf(out->shown, sizeof(out->shown), "%s", where);
-    return store_is_file(where) ? 0 : pgsql_check(where, options, out, err);
+    return store_is_file(where) ? sqlite_migrate(where, true, &schema, err)
+                                : pgsql_check(where, options, out, err);
 }
 
 int

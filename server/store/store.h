@@ -34,8 +34,8 @@ struct store_options {
 bool store_is_file(const char *where);
 
 /*
- * The result of checking a database, which is not changed: as store_open(), for a file always 0. A valid lease of the
- * same name is not an error: the daemon may be running.
+ * The result of checking a store, which is not changed: as store_open(), but a file need not be there yet. A file that
+ * is open and a valid lease of the same name are no errors: the daemon may be running.
  */
 #define STORE_HOLDER_SIZE 192
 struct store_found {

@@ -39,7 +39,12 @@ admission_check_quota(struct funnel *f, const char *client, size_t n, struct fun
     enum quota_limit limit = clients_admit(f->clients, client, n, &a->retry_after_s);
     if (limit == QUOTA_RATE)
         json_refuse(&a->fault, "", "the client %.64s may submit %lld a minute", client, (long long)q->rate);
-    else if (limit == QUOTA_QUEUED)
+    else if (limit == QUOTA_QUEUED && n > (size_t)q->queued) { /* waiting would not help */
+        json_refuse(&a->fault, "",
+                    "it counts as %zu submissions, and of the client %.64s %lld may wait: send fewer at once",
+                    n, client, (long long)q->queued);
+        return FUNNEL_BAD;
+    } else if (limit == QUOTA_QUEUED)
         json_refuse(&a->fault, "", "of the client %.64s %lld may wait", client, (long long)q->queued);
     else if (limit == QUOTA_GPU)
         json_refuse(&a->fault, "", "the client %.64s has used its %lld s of devices for today", client,

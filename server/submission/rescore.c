@@ -2,6 +2,7 @@
  * rescore.c - POST /v1/rescore: the rewards of verdicts as they are stored, by another specification. Nothing is judged
  * again.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,8 +22,9 @@ enum { RESCORE_MAX = 1000 };
 struct rescoring {
     struct funnel *funnel;
     struct reward_spec spec;
-    char *client; /* NULL: all clients' */
-    json_t *ids;  /* or a group's id, which the request no longer needs */
+    char *client;     /* NULL: all clients' */
+    json_t *ids;      /* or a group's id, which the request no longer needs */
+    bool lacks_ranks; /* the group is not finished */
     json_t *verdicts;
     struct seen *seen; /* of each id; those that have not ended are shown as they stand */
     json_t *out;
@@ -62,13 +64,14 @@ compute(void *arg)
     {
         const struct reward_input none = { .passed = STAGE_NONE, .is_masked = true };
         const struct reward_input *in = inputs ? &inputs[i] : &none;
+        double reward = q->lacks_ranks ? verdict_reward(&q->spec, in) : reward_compute(&q->spec, in);
+        double rank = q->lacks_ranks ? NAN : in->components.rank;
         json_array_append_new(
             items,
             json_pack("{s:O, s:O, s:O, s:o, s:o, s:o, s:O}", "id", json_object_get(verdict, "id"), "state",
                       json_object_get(verdict, "state"), "class", json_object_get(verdict, "class"), "reward",
-                      real_or_null(reward_compute(&q->spec, in)), "reward_parts",
-                      reward_parts_json(&q->spec, in), "rank", real_or_null(in->components.rank),
-                      "stored_reward", json_object_get(verdict, "reward")));
+                      real_or_null(reward), "reward_parts", reward_parts_json(&q->spec, in), "rank",
+                      real_or_null(rank), "stored_reward", json_object_get(verdict, "reward")));
     }
     q->out = json_pack("{s:o, s:O}", "reward_spec", reward_spec_json(&q->spec), "items", items);
     if (!q->out)
@@ -88,7 +91,7 @@ group_cb(void *arg, json_t *document, bool is_finished, const struct error *err)
     AUTO_JSON json_t *shown = document;
     json_t *items = json_object_get(shown, "items");
 
-    (void)is_finished;
+    q->lacks_ranks = !is_finished;
     q->err = *err;
     /* A group's submissions are all of one client. */
     if (shown && q->client && !text_is(json_array_get(items, 0), "client", q->client))
@@ -115,6 +118,8 @@ read_cb(void *arg, struct store_reader *r)
         const char *owner = q->rc == 0 ? seen->rows[0].client : NULL;
         if (q->rc == 0 && q->client && !(owner && strcmp(owner, q->client) == 0))
             q->rc = error_set(&q->err, ERR_NOTFOUND, "another client's");
+        if (q->rc == ERR_NOTFOUND)
+            json_refuse(&q->fault, "", "there is no submission %s", json_string_value(id));
         if (q->rc != 0)
             return;
         const char *text = seen->rows[0].verdict;
@@ -180,6 +185,8 @@ read_request(json_t *body, struct reward_spec *spec, const char **group, json_t 
         return ERR_INPUT;
     if ((*group != NULL) == (*ids != NULL))
         return json_refuse(fault, "", "needs either \"group\" or \"submissions\"");
+    if (*ids && reward_needs_rank(spec))
+        return json_refuse(fault, "/reward", "needs a rank, which only a group has: give \"group\"");
     if (*group && !id_is_valid(*group))
         return json_refuse(fault, "/group", "must be the id of a group");
     return check_ids(*ids, fault);

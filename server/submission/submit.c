@@ -298,6 +298,10 @@ has_room(const struct funnel *f, size_t n, struct funnel_answer *a)
     if (pending_is_draining(f->pending)) {
         a->refusal = FUNNEL_UNAVAILABLE;
         json_refuse(&a->fault, "", "the daemon is draining");
+    } else if ((int64_t)n > f->config->queue_limit) { /* waiting would not help */
+        a->refusal = FUNNEL_BAD;
+        json_refuse(&a->fault, "/candidates", "are %zu, and queue_limit is %lld: send fewer at once", n,
+                    (long long)f->config->queue_limit);
     } else if (admission_waiting(f) + (int64_t)n > f->config->queue_limit) {
         a->refusal = FUNNEL_FULL;
         char left[48] = "";

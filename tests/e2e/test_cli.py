@@ -1089,7 +1089,7 @@ def test_exit_codes(script: Script, arguments: list[str], code: int) -> None:
     [
         (["submit", "a.py", "b.py", "--task=softmax"], "one FILE at a time; `verifier group` takes several"),
         (["completion", "bash", "zsh"], 'unexpected argument "zsh"'),
-        (["submit", "-", "--task=softmax", "--wait=x"], '--wait takes a number of seconds from 0 to 1e+07, not "x"'),
+        (["submit", "-", "--task=softmax", "--wait=x"], '--wait takes a number of seconds from 0 to 10000000, not "x"'),
         (["group", "--task=softmax"], "which FILEs?"),
         (["judge", "-"], "which --task?"),
         (["rescore"], "name submissions, or a --group"),

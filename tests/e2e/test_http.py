@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -839,7 +839,10 @@ def test_a_bad_file_is_refused_with_its_place(tmp_path: Path, text: str, complai
     ("setting", "complaint"),
     [
         ("store = {path}", "store: {path} is no file"),
-        ("store = {path}/none/verifierd.db", "store: {path}/none/verifierd.db: No such file or directory"),
+        (
+            "store = {path}/none/verifierd.db",
+            "store: the directory of {path}/none/verifierd.db: No such file or directory",
+        ),
         (
             "scratch = {path}",
             'the scratch directory {path} is emptied at the start, and "mine" in it is not verifierd\'s',
@@ -943,6 +946,23 @@ def test_what_the_workers_lack_is_told_before_it_listens(
     assert out == ""
     assert words in err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda path: path.write_bytes(bytes(range(1, 200)) * 30), "file is not a database"),
+        (lambda path: sqlite3.connect(path).execute("CREATE TABLE mine (x)"), "not a verifierd store"),
+    ],
+    ids=["no database", "another program's"],
+)
+def test_a_store_that_a_start_would_refuse_is_told_by_check_config(
+    make: Callable[[Path], object], words: str, tmp_path: Path
+) -> None:
+    make(tmp_path / "store.db")
+    status, out, err = run("--check-config", f"--store={tmp_path / 'store.db'}", python())
+    assert (status, out) == (1, "") and words in err
+    assert [path.name for path in tmp_path.iterdir()] == ["store.db"]
 
 
 def test_reload_takes_live_settings_and_keeps_the_rest() -> None:

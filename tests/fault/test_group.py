@@ -50,6 +50,23 @@ def test_the_shortest_calls_are_timed(shared: service.Daemon) -> None:
     assert len(group["ranking"]) == len(scripts)
 
 
+def test_another_reward_knows_no_rank_before_the_group_is_finished(start_scripted: service.StartDaemon) -> None:
+    client = start_scripted(cpu_jobs=1).client
+    client.add_task(TASK)
+    group = post(client, ["timing=1.5", "timing=3", "ast=hang"])
+    for item in client.expect("GET", f"/v1/groups/{group}")["items"][:2]:
+        client.wait(item["id"], LIMIT_S)
+
+    def scored() -> list[object]:
+        items = client.expect("POST", "/v1/rescore", {"reward": {"kind": "rank"}, "group": group})["items"]
+        return [item[key] for item in items[:2] for key in ("reward", "rank")]
+
+    assert scored() == [None] * 4
+    assert client.call("DELETE", f"/v1/groups/{group}").status in (200, 202)
+    client.wait(group, LIMIT_S, "groups")
+    assert None not in scored()
+
+
 def test_a_rank_is_in_no_sum_of_rewards(start_scripted: service.StartDaemon) -> None:
     """Only a cheat has its reward before the group is finished: its own value would be the mean of them all."""
     client = start_scripted(cpu_jobs=1).client

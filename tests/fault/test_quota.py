@@ -92,7 +92,8 @@ def test_queued(start_scripted: service.StartDaemon) -> None:
     assert refusal(daemon.client.post("/v1/submissions", body("ast=hang", "one"))) == (429, "quota_queued")
     items = [{"candidate": f"# {n}\n"} for n in range(4)]
     group = {"task": "scripted", "client": "two", "candidates": items}
-    assert refusal(daemon.client.post("/v1/groups", group)) == (429, "quota_queued")
+    never = daemon.client.post("/v1/groups", group)
+    assert (never.status, never.json()["retryable"]) == (400, False) and "4 submissions" in never.json()["detail"]
     assert daemon.client.post("/v1/groups", group | {"candidates": items[:3]}).status == 202
     assert daemon.client.call("DELETE", f"/v1/submissions/{held[3]}").status == 200
     daemon.client.wait(held[3], LIMIT_S)

@@ -488,6 +488,19 @@ def test_trl_without_a_daemon_masks_and_without_a_task_stops() -> None:
             reward(prompts=["p"], completions=["x"])
 
 
+def test_each_sample_without_a_reward_is_told() -> None:
+    """Also where the text is one that was told before, as while a daemon is away; not where the user wants none."""
+    with serving(say(404, {"code": "unknown_task"})) as stub:
+        program = (
+            f"from verifierd_client.trl import make_reward; reward = make_reward({stub.url!r})\n"
+            "for _ in range(3): reward(prompts=['p'], completions=['x'], task=['t'])\n"
+        )
+        for flags, times in (([], 3), (["-W", "ignore"], 0)):
+            command = [sys.executable, *flags, "-c", program]
+            done = subprocess.run(command, cwd=PACKAGE, capture_output=True, text=True, timeout=60, check=True)
+            assert done.stderr.count("1 sample has no reward") == times
+
+
 def test_one_bad_row_never_ends_a_run() -> None:
     """An unknown task masks its group, and an answer that is refused by itself leaves the others their rewards."""
     bad = {"code": "bad_request", "detail": "/candidates/1/completion: NUL", "errors": [{"pointer": "/candidates/1/x"}]}

@@ -166,6 +166,18 @@ def test_each_removed_setting_is_in_the_changelog() -> None:
     assert [name for name in names if f"`{name}`" not in text_of("CHANGELOG.md")] == []
 
 
+def test_each_reward_has_its_row_in_the_page_the_contract_and_the_values_by_hand() -> None:
+    kinds = set(re.findall(r'\.name = "(\w+)",\s+\.version', text_of("common/reward.c")))
+    contract = text_of("proto/openapi.yaml")
+    short = re.search(r"    RewardChoice:\n(?:.*\n)+?.*\{ type: string, enum: \[(.*)\] \}", contract)
+    whole = " ".join(re.findall(r"^        kind: \{ (?:const|enum): \[?([\w, ]+)", contract, re.M))
+    page = re.findall(r"^\| `(\w+)` \|", section("docs/rewards.md", "Other kinds"), re.M)
+    by_hand = re.findall(r'^    \{ "(\w+)"', text_of("tests/unit/test_reward.c").partition("} by_hand[] = {")[2], re.M)
+    assert len(kinds) > 10 and short
+    assert kinds == set(re.findall(r"\w+", short[1])) and kinds <= set(re.findall(r"\w+", whole))
+    assert kinds - {"staged"} <= set(page) and kinds - {"staged"} <= set(by_hand)
+
+
 def test_the_page_of_verdicts_has_each_class_as_the_code_has_it() -> None:
     rows = re.findall(r'ROW\(\w+, +"(\w+)", +FAULT_(\w+), +(\w+), +(\w+), +(\w+),', text_of("common/classes.h"))
     page = section("docs/verdicts.md", "Classes")

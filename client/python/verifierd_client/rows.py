@@ -21,6 +21,13 @@ def is_of_run(error: Refused, label: object) -> bool:
     return error.status in (401, 403) or (setting in SETTINGS and f'"{setting}"' not in str(label).replace("'", '"'))
 
 
+class NoReward(UserWarning):
+    """Samples have no reward. Each is told: Python's own rule would tell an equal text once in a run of days."""
+
+
+warnings.filterwarnings("always", category=NoReward, append=True)  # behind the filters that the user has set
+
+
 def judge_row(client: Client, task: object, answer: str, **options: object) -> Verdict | None:
     """The verdict; None, with a warning, where there is none. Refused where every row would be (is_of_run)."""
     try:
@@ -66,4 +73,4 @@ def judge_rows(client: Client, task: object, answers: Sequence[str], **options: 
 
 
 def _warn(error: Exception, rows: int) -> None:
-    warnings.warn(f"{error}: {rows} {'sample has' if rows == 1 else 'samples have'} no reward", stacklevel=4)
+    warnings.warn(f"{error}: {rows} {'sample has' if rows == 1 else 'samples have'} no reward", NoReward, stacklevel=4)
