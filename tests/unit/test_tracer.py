@@ -78,6 +78,47 @@ def test_a_case_that_raises_is_left_out_and_named() -> None:
     assert [(one.case, one.kind, one.line) for one in found.refusals] == [("tiny", "call", FIRST)]
 
 
+COPIES = """
+import copy
+layer = nn.Linear(64, 64)
+self.copies = nn.ModuleList([copy.deepcopy(layer), copy.deepcopy(layer)])
+self.drawn = nn.Parameter(torch.empty(64, 64))
+nn.init.trunc_normal_(self.drawn, std=0.02)
+"""
+
+
+def test_a_constructor_that_copies_and_draws_within_bounds_is_traced() -> None:
+    found = of(model("return x + 0", COPIES))
+    assert found.plan is not None, found.refusals
+    names = [name for name, _ in plan.parse(found.plan).trace("own").parameters]
+    assert names == ["drawn", "copies.0.weight", "copies.0.bias", "copies.1.weight", "copies.1.bias"]
+
+
+@pytest.mark.parametrize("device", ["0", "torch.cuda.current_device()", "torch.device(0)", "x.get_device()"])
+def test_a_number_is_a_device(device: str) -> None:
+    found = of(model(f"return torch.zeros(x.shape, device={device}).to({device})", more="D = torch.device(0)"))
+    assert found.plan is not None, found.refusals
+
+
+def test_a_constructors_own_seed_is_in_the_plan() -> None:
+    """Else what it draws, and gives no name, would not be the reference's."""
+    found = of(model("return x @ self.drawn", "torch.manual_seed(3)\nself.drawn = torch.randn(64, 8)"))
+    construct = plan.parse(found.plan).trace("own").construct
+    assert [step.op for step in construct] == [plan.SEED, "aten.randn.default"]
+
+
+def test_a_limit_of_a_number_of_the_gpu_is_no_comparison() -> None:
+    found = of(model("return x / max(x.abs().max().item(), 1e-8)"))
+    assert found.plan is not None, found.refusals
+
+
+@pytest.mark.parametrize("where", ["import", "construct"])
+def test_a_module_that_hoards_memory_is_out_of_it(where: str) -> None:
+    hoard = "raise MemoryError"
+    source = model("return x", hoard) if where == "construct" else model("return x", more=hoard)
+    assert [one.kind for one in of(source).refusals] == ["oom"]
+
+
 def test_the_tasks_own_case_that_raises_leaves_no_plan() -> None:
     found = of(model("assert x.shape[0] == 4\nreturn x + 1"), tiny=tracing.case([torch.empty(4, 4)]))
     assert found.plan is None

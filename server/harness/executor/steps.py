@@ -216,6 +216,8 @@ def torch_operator(step: plan.Call, allows: Allows) -> Callable[..., Any]:
         raise StepError(step.line, f"the operator {step.op} is not allowed here")
     if step.op == operators.CONSTANT:
         return _planned_constant
+    if step.op == operators.SEED:
+        return torch.manual_seed
     namespace, packet, overload = step.op.split(".")
     found = getattr(getattr(getattr(torch.ops, namespace), packet, None), overload, None)
     module: Any = torch._C

@@ -43,6 +43,9 @@ with the task's own case, and once more after it."""
 CONFIGS_MAX: Final = 64
 """Configurations of one autotuned kernel that are compiled here; others are compiled when the GPU child uses them."""
 
+FINAL: Final = ("import", "timeout", "oom")
+"""Refusals of the tracer that a process which computes would meet, too: the classes of the verdict."""
+
 REPORTED_KERNELS_MAX: Final = 100
 REPORTED_TEXT_MAX: Final = 2048
 
@@ -332,7 +335,7 @@ def unreached(module: ModuleType, record: Record) -> list[str]:
 
 @contextlib.contextmanager
 def fake_world() -> Iterator[None]:
-    with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):
+    with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True), fake_cuda.IndexedDevices():
         yield
 
 
@@ -432,7 +435,7 @@ def trace(source: bytes, request: tracer.Request, scratch: Path, *, binds: bool)
         first = traced.refusals[0] if traced.plan is None else lost[0]
         kind = {"construct": "import"}.get(first.kind, first.kind)
         report["error"] = {"type": kind, "text": wire.clean_text(first.reason, 4096), "line": first.line or None}
-        report["outcome"], report["class"] = ("fail", kind) if kind in ("import", "timeout") else ("untraced", None)
+        report["outcome"], report["class"] = ("fail", kind) if kind in FINAL else ("untraced", None)
         return report, None
     return report, traced.plan
 

@@ -22,6 +22,7 @@ import torch
 import triton
 import triton.testing
 from torch._subclasses import fake_tensor
+from torch.overrides import TorchFunctionMode
 from triton.backends.compiler import GPUTarget
 
 WARP_SIZE: Final = 32
@@ -293,13 +294,15 @@ def install_torch_cuda(device: Device) -> None:
         "mem_get_info": constant((device.memory, device.memory)),
         "memory_stats": constant({}),
         "memory_summary": constant(""),
+        "get_rng_state": constant(torch.zeros(16, dtype=torch.uint8)),
+        "get_rng_state_all": constant([]),
     }
     answers.update(dict.fromkeys(("memory_allocated", "max_memory_allocated"), constant(0)))
     answers.update(dict.fromkeys(("memory_reserved", "max_memory_reserved"), constant(0)))
     for name in (
         "init", "_lazy_init", "set_device", "set_stream", "synchronize", "empty_cache", "ipc_collect",
         "reset_peak_memory_stats", "reset_max_memory_allocated", "manual_seed", "manual_seed_all", "seed",
-        "seed_all", "_lazy_call", "set_per_process_memory_fraction",
+        "seed_all", "set_rng_state", "set_rng_state_all", "_lazy_call", "set_per_process_memory_fraction",
     ):  # fmt: skip
         answers[name] = constant(None)
     for name, answer in answers.items():
@@ -330,6 +333,15 @@ def install_torch_cuda(device: Device) -> None:
 def fake_address(tensor: Any) -> int:
     """The value of data_ptr(), modulo any alignment that matters: storages are aligned, views may not be."""
     return int(BASE_ADDRESS + tensor.storage_offset() * tensor.element_size())
+
+
+def _deep_copy(tensor: Any, memo: dict[int, Any]) -> Any:
+    """copy.deepcopy() of a fake tensor. Torch's own copies the storage, which is on the device meta."""
+    if id(tensor) not in memo:
+        copy = tensor.detach().clone().requires_grad_(tensor.requires_grad)
+        copy.__dict__.update({name: value for name, value in tensor.__dict__.items() if name == "_is_param"})
+        memo[id(tensor)] = copy
+    return memo[id(tensor)]
 
 
 def _move_module(module: torch.nn.Module, function: Callable[..., Any], recurse: bool = True) -> torch.nn.Module:
@@ -374,6 +386,20 @@ def _indexed(value: Any) -> Any:
     return value
 
 
+_PARSERS: Final = (torch.device, torch._C._nn._parse_to)
+
+
+class IndexedDevices(TorchFunctionMode):
+    """Lets `device=0` mean the GPU: torch would look for one that is there."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if kwargs and type(kwargs.get("device")) is int:
+            kwargs = {**kwargs, "device": torch.device("cuda", 0)}
+        if func in _PARSERS and args and type(args[0]) is int:
+            args = (torch.device("cuda", 0), *args[1:])
+        return func(*args, **(kwargs or {}))
+
+
 def _to(tensor: Any, *arguments: Any, **options: Any) -> Any:
     if arguments:
         arguments = (_indexed(arguments[0]), *arguments[1:])
@@ -396,6 +422,7 @@ def install_fake_tensors() -> None:
     module.init_gpu_context = lambda *_: None
     module.FakeTensorMode.avoid_device_init = property(lambda _self: True)
     module.FakeTensor.data_ptr = fake_address
+    module.FakeTensor.__deepcopy__ = _deep_copy
     tensor: Any = torch.Tensor
     tensor.to = _to
     tensor.cuda = _cuda

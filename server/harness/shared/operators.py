@@ -14,6 +14,7 @@ from typing import Final, Literal, TypeAlias
 
 from shared.movement import words
 from shared.plan import CONSTANT as CONSTANT
+from shared.plan import SEED as SEED
 from shared.plan import Call, Operation, Plan, Ref, Sym, walk
 
 Kind: TypeAlias = Literal["movement", "library", "compute", "refused"]
@@ -87,6 +88,8 @@ def kind(operator: str) -> Kind:
     """Of an operator by its full name, "aten.view.default"."""
     if operator in MOVEMENT_OVERLOADS:
         return "movement"
+    if operator == SEED:
+        return "compute"
     namespace, name, _ = operator.split(".")
     if namespace not in ("aten", "prims") or name in REFUSED:
         return "refused"

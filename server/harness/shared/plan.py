@@ -52,7 +52,7 @@ NAME_MAX: Final = 256
 TEXT_MAX: Final = 65_536
 """Characters of a constant's text."""
 LINE_MAX: Final = 1 << 20
-REFUSALS: Final = ("untraced", "import", "construct", "call", "timeout")
+REFUSALS: Final = ("untraced", "import", "construct", "call", "timeout", "oom")
 """Where a case that has no trace came to an end."""
 REASON_MAX: Final = 1024
 """Characters of why."""
@@ -70,6 +70,9 @@ DTYPES: Final[dict[str, int]] = {
 
 CONSTANT: Final = "plan.constant.default"
 """The plan's own operator: (flat list of numbers, sizes, dtype=, device=) is torch.tensor(numbers).reshape(sizes)."""
+
+SEED: Final = "plan.manual_seed.default"
+"""Another operator of the plan's own: (number) is torch.manual_seed(number)."""
 
 DEVICES: Final = ("cuda", "cpu")
 LAYOUTS: Final = ("strided",)
@@ -325,7 +328,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a case has no trace: "untraced", "timeout", or "import", "construct" or "call", in which it raised."""
+    """Why a case has no trace: "untraced", "timeout", "oom", or "import", "construct" or "call", in which it raised."""
 
     case: str
     kind: str

@@ -80,6 +80,7 @@ class Recorder(TorchDispatchMode):
         super().__init__()
         self.file = file
         self.sink = Sink()
+        self.is_constructing = False
         self.asserted: frozenset[int] = frozenset()
         """The lines of the candidate's assert statements."""
         self.trouble: Untraced | None = None

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy
 import torch
-from shared import fake_cuda, inductor
+from shared import fake_cuda, inductor, plan
 
 from tracer.kernels import Kernels, Launches, refuse_other_launches
 from tracer.recorder import Recorder
@@ -31,6 +31,7 @@ def install(recorder: Recorder, kernels: Kernels, device: fake_cuda.Device) -> N
     Launches(recorder, kernels).install()
     _fake_tensors(recorder)
     _operators(recorder)
+    _random(recorder)
     inductor.install_guards()
     recorder.implementations["inductor::_reinterpret_tensor"] = torch._C._dynamo.guards._reinterpret_tensor
 
@@ -47,6 +48,7 @@ def _fake_tensors(recorder: Recorder) -> None:
     package: Any = torch
     for name in ("tensor", "as_tensor", "asarray"):
         setattr(package, name, _from_numpy(getattr(torch, name)))
+    package.nn.init._no_grad_trunc_normal_ = _truncated(package.nn.init._no_grad_trunc_normal_)
     fake.data = property(plain.__get__, set_data)
     truth: Any = torch.SymBool
     decide: Callable[[Any], bool] = truth.__bool__
@@ -68,6 +70,24 @@ def _from_numpy(make: Callable[..., Any]) -> Callable[..., Any]:
         return found.to(device=torch.get_default_device() if device is None else device, dtype=dtype or found.dtype)
 
     return made
+
+
+FARTHEST: Final = 9
+"""In standard deviations: no normal draw of torch's lies as far out."""
+
+
+def _truncated(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """What trunc_normal_() calls. Torch draws anew while one lies outside, which a trace cannot follow: where none can,
+    that is one draw. A torch that inverts the error function instead needs no help."""
+    if "erfinv_" in plain.__code__.co_names:
+        return plain
+
+    def truncated(tensor: Any, mean: float, std: float, a: float, b: float, generator: Any = None) -> Any:
+        if mean - a > FARTHEST * std and b - mean > FARTHEST * std:
+            return tensor.normal_(mean, std, generator=generator)
+        return plain(tensor, mean, std, a, b, generator)
+
+    return truncated
 
 
 def _operators(recorder: Recorder) -> None:
@@ -96,6 +116,25 @@ def _operators(recorder: Recorder) -> None:
     package.library.wrap_triton = lambda kernel: kernel
     package._library.triton.wrap_triton = package._library.triton.capture_triton = package.library.wrap_triton
     package._library.capture_triton = package.library.wrap_triton
+
+
+def _random(recorder: Recorder) -> None:
+    """Torch's own generator: a constructor's draws follow from its seed. Its state is not known here."""
+
+    def manual_seed(seed: Any) -> Any:
+        if recorder.is_constructing:
+            step = plan.Call(plan.SEED, (int(seed),), (), None, recorder.line())
+            recorder.add(step, set(), set(), set())
+        return torch.default_generator
+
+    def state(*_: Any, **__: Any) -> Any:
+        raise recorder.refuse("the state of torch's generator is only known where it draws")
+
+    package: Any = torch
+    package.manual_seed = package.random.manual_seed = manual_seed
+    package.cuda.manual_seed = package.cuda.manual_seed_all = manual_seed
+    package.cuda.get_rng_state = package.cuda.set_rng_state = state
+    package.set_rng_state = package.random.set_rng_state = state
 
 
 def _attention(plain: Callable[..., Any], recorder: Recorder) -> Callable[..., Any]:
@@ -177,7 +216,21 @@ class _Float(metaclass=_Number):
     plain = builtins.float
 
 
+def _chosen(plain: Callable[..., Any], symbolic: Callable[..., Any]) -> Callable[..., Any]:
+    """max or min: of two numbers one of which only a GPU knows, a symbol instead of a comparison."""
+
+    def chosen(*values: Any, **options: Any) -> Any:
+        if len(values) == 2 and not options and any(isinstance(one, torch.SymInt | torch.SymFloat) for one in values):
+            return symbolic(*values)
+        return plain(*values, **options)
+
+    chosen.plain = plain  # type: ignore[attr-defined]
+    return chosen
+
+
 def shadow_numbers(module: ModuleType) -> None:
-    """Let the module's `int(tensor)` and `float(tensor)` give a symbol, as `.item()` does."""
+    """Let the module's `int(tensor)` and `float(tensor)` give a symbol, as `.item()` does, and `max` and `min` too."""
     module.__dict__["int"] = _Int
     module.__dict__["float"] = _Float
+    module.__dict__["max"] = _chosen(builtins.max, torch.sym_max)
+    module.__dict__["min"] = _chosen(builtins.min, torch.sym_min)

@@ -189,7 +189,7 @@ class Tracer:
     @contextlib.contextmanager
     def world(self) -> Iterator[None]:
         fake = FakeTensorMode(allow_fallback_kernels=False, allow_non_fake_inputs=True, shape_env=ShapeEnv())
-        with torch.no_grad(), fake, self._recorder:
+        with torch.no_grad(), fake, self._recorder, fake_cuda.IndexedDevices():
             yield
 
     def load(self, scratch: Path) -> None:
@@ -200,6 +200,7 @@ class Tracer:
 
     @contextlib.contextmanager
     def _recording(self, stage: str) -> Iterator[list[Entry]]:
+        self._recorder.is_constructing = stage == "construct"
         with self._recorder.into(Sink()) as sink, _raised_in(stage, self._recorder.file):
             yield sink.entries
         if self._recorder.trouble is not None:
@@ -291,8 +292,8 @@ class Tracer:
 
 
 def _load(source: bytes, scratch: Path) -> ModuleType:
-    """As loading.load_candidate, with the module's int and float where it converts with them."""
-    if not re.search(rb"\b(int|float)\(", source):
+    """As loading.load_candidate, with stand-ins for some of Python's functions where it may ask the GPU for numbers."""
+    if not re.search(rb"\b(int|float)\(|\.(item|tolist)\(", source):
         return loading.load_candidate(source, scratch)
     return loading.load_candidate(source, scratch, stand_ins.shadow_numbers)
 
@@ -361,7 +362,8 @@ def _refusal(case: Case, trouble: Untraced | Raised) -> Refusal:
     if trouble.stage == "timeout":
         return Refusal(case.name, "timeout", trouble.line, str(trouble.error))
     error = wire.error_json(trouble.error)
-    return Refusal(case.name, trouble.stage, trouble.line, str(error["text"]))
+    kind = "oom" if isinstance(trouble.error, MemoryError) else trouble.stage
+    return Refusal(case.name, kind, trouble.line, str(error["text"]))
 
 
 def _outcome(tracer: Tracer, case: Case) -> plan.Plan | Refusal:
