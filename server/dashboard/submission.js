@@ -41,7 +41,7 @@ function planFacts(plan) {
   if (!plan) return null;
   const names = (list) => (list && list.length ? list.join(", ") : null);
   return facts([["launches", plan.launches], ["operators", plan.operators], ["of a library", names(plan["library"])], ["that compute", names(plan.compute)],
-    ["share of the elements that own kernels read and make", isNumber(plan.coverage) ? percent(plan.coverage, 1) : null], ["compiled kernels", plan.kernels], ["configurations dropped", plan.configurations_dropped || null],
+    ["share of the elements that own kernels read and make", isNumber(plan.coverage) ? percent(plan.coverage, 1) : null], ["bytes of state", isNumber(plan.state_bytes) ? plan.state_bytes.toLocaleString("en") : null], ["prepared weights", plan.prepared_weights ? "yes, before the first timed call" : null], ["compiled kernels", plan.kernels], ["configurations dropped", plan.configurations_dropped || null],
     ["no plan, because", plan.error && plan.error.text]]);
 }
 

@@ -368,7 +368,7 @@ plan_with_shares(json_t *plan, json_t *shares)
     json_t *steps = json_object_get(plan, "steps");
     size_t n = json_array_size(steps);
 
-    if (n == 0 || json_array_size(shares) != n)
+    if (n == 0 || json_array_size(shares) < n)
         return json_incref(plan);
     json_t *out = json_copy(plan), *list = json_array();
     for (size_t i = 0; i < n; i++) {

@@ -461,6 +461,20 @@ def test_a_parameter_counts_once_and_whether_it_is_read_or_not() -> None:
         assert stage.call_bytes(trace) == expected
 
 
+PACK = Call("aten.clone.default", (Ref(1),), (), Leaf(5, (4, 4), (4, 1), "float64"), 1)
+
+
+@pytest.mark.parametrize(
+    ("first", "read", "prepares"), [((PACK,), 5, True), ((LARGE,), 4, False), ((VIEW,), 2, False), ((), 1, False)]
+)
+def test_prepared_weights_are_what_is_computed_from_parameters(
+    first: tuple[Any, ...], read: int, prepares: bool
+) -> None:
+    steps = (Launch(0, (1, 1, 1), (Ref(0), Ref(read)), 1),)
+    trace = Trace("own", List((A,)), (("weight", 1),), (EMPTY,), first, steps, A)
+    assert stage.prepares_weights(trace) is prepares
+
+
 def test_a_plan_of_another_source_is_refused() -> None:
     document = plan_of(SCALE, [function(SCALE, "scale")], [scale()])
     with pytest.raises(CompilerRefusal, match="another source"):

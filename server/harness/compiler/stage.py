@@ -60,7 +60,8 @@ def summary(found: plan.Plan, images: kernels.Images) -> wire.Json:
         "compute": named("compute"),
         "coverage": coverage(own),
         "call_bytes": call_bytes(own),
-        "prepared_weights": bool(own.first),
+        "state_bytes": _memory(own)[0],
+        "prepared_weights": prepares_weights(own),
         "kernels": len(found.kernels),
         "configurations_dropped": len(images.dropped),
         "cases": [trace.case for trace in found.traces],
@@ -98,11 +99,29 @@ def _is_view(call: plan.Call) -> bool:
     return any(result.alias_info is not None and not result.alias_info.is_write for result in results)
 
 
+def prepares_weights(trace: plan.Trace) -> bool:
+    """Whether a call reads something that was computed from parameters before, and is none itself."""
+    parameters = {id_ for name, id_ in trace.parameters if not name.startswith(plan.BUFFER)}
+    weights, made = parameters | {id_ for _, id_ in trace.parameters}, set(parameters)
+    for step in plan.walk((*trace.construct, *trace.first)):
+        if not plan.reads(step) & made:
+            continue
+        if isinstance(step, plan.Call) and _is_view(step):
+            weights |= plan.defines(step) if plan.reads(step) & weights else set()
+        made |= plan.reads(step) | plan.defines(step)
+    return any(plan.reads(step) & (made - weights) for step in plan.walk(trace.steps))
+
+
 def call_bytes(trace: plan.Trace) -> int:
     """The largest number of bytes that exist at once during a call, without its inputs: outputs and kept tensors.
 
     Memory that a kernel or a library allocates itself is not known, and a size that only the GPU knows counts as 0.
     """
+    return _memory(trace)[1]
+
+
+def _memory(trace: plan.Trace) -> tuple[int, int]:
+    """Bytes that are there before a call, without its inputs, and the most at once during it."""
     steps = list(_first_alternatives(trace.steps))
     given = {leaf.id for leaf in plan.tree_leaves(trace.inputs)}
     memory = {id_: id_ for id_ in given}
@@ -125,14 +144,19 @@ def call_bytes(trace: plan.Trace) -> int:
         define(step)
     last = {memory[id_]: at for at, step in enumerate(steps) for id_ in plan.reads(step)}
     last.update((memory[leaf.id], len(steps)) for leaf in plan.tree_leaves(trace.output))
-    live = kept & (last.keys() | {memory[id_] for _, id_ in trace.parameters})
-    most = sum(sizes[id_] for id_ in live)
+    state = sum(sizes[id_] for id_ in kept & (last.keys() | {memory[id_] for _, id_ in trace.parameters}))
+    live: set[int] = set()
+    now = most = state
     for at, step in enumerate(steps):
         made = {memory[leaf.id] for leaf in plan.tree_leaves(step.out)} if isinstance(step, plan.Call) else set()
-        live |= made - given
-        most = max(most, sum(sizes[id_] for id_ in live))
-        live -= {id_ for id_ in live - kept if last.get(id_, at) <= at}
-    return most
+        made -= given | kept | live
+        live |= made
+        now += sum(sizes[id_] for id_ in made)
+        most = max(most, now)
+        dead = {id_ for id_ in live & (made | {memory[id_] for id_ in plan.reads(step)}) if last.get(id_, at) <= at}
+        live -= dead
+        now -= sum(sizes[id_] for id_ in dead)
+    return state, most
 
 
 def _bytes(leaf: plan.Leaf) -> int:
@@ -231,8 +255,8 @@ def build(
     except RecursionError:
         return Result({"ev": "result", "outcome": "untraced", "error": _error("Untraced", "it is nested too deep")})
     except CompilerRefusal as refused:
-        error = _error("Untraced", f"{refused.name}: {refused.what}", refused.line)
-        return Result({"ev": "result", "outcome": "untraced", "error": error})
+        why = _error("Untraced", f"{refused.name}: {refused.what}", refused.line)
+        return Result({"ev": "result", "outcome": "untraced", "error": why})
     made = {index: image for index, image in enumerate(images.images) if image is not None}
     if images.failure is not None:
         return _fail("compile", images.failure.error, done=len(made), of=len(images.images))
@@ -248,8 +272,8 @@ def build(
         "flags": [],
         "plan": told,
     }
-    if len(wire.encode(report)) > wire.WORKER_MESSAGE_MAX:
-        told["steps"] = []
+    while len(wire.encode(report)) > wire.WORKER_MESSAGE_MAX and told["steps"]:
+        told["steps"] = told["steps"][: len(told["steps"]) // 2]
     return Result(report, archive.pack(document, {i: image.compiled for i, image in made.items()}, told))
 
 
