@@ -35,10 +35,14 @@ WARP: Final = 32
 _SAME: Final = words(
     """
     abs acos acosh asin asinh atan atan2 atanh ceil copysign cos cosh erf erfc erfinv exp exp2 expm1 floor fmod hypot
-    log log10 log1p log2 lgamma nextafter pow rsqrt sin sinh sqrt tan tanh trunc
+    isinf isnan log log10 log1p log2 lgamma nextafter pow rsqrt sin sinh sqrt tan tanh trunc
     """
 )
 """Those that have torch's names."""
+_FAST: Final = words("cos exp log log2 log10 pow sin tan tanh")
+"""As fast_cosf: torch's names."""
+_NEAREST: Final = words("add div mul rsqrt sqrt sub")
+"""As add_rn: torch's names."""
 
 Function = Callable[..., torch.Tensor]
 
@@ -111,13 +115,15 @@ def _as(kind: torch.dtype) -> Function:
 def _conversions() -> dict[str, Function]:
     """By libdevice's names: from, to, and how it is rounded."""
     ways = {"rn": torch.round, "rz": torch.trunc, "rd": torch.floor, "ru": torch.ceil}
-    integers = {"int": torch.int32, "ll": torch.int64}
-    return {
+    integers, floats = {"int": torch.int32, "ll": torch.int64}, {"float": torch.float32, "double": torch.float64}
+    found = {
         f"{source}2{target}_{way}": _to(kind, function)
-        for source in ("float", "double")
+        for source in floats
         for target, kind in integers.items()
         for way, function in ways.items()
     }
+    to_floats = ("double2float", "int2float", "int2double", "ll2float", "ll2double")
+    return found | {f"{name}_rn": _to(floats[name.partition("2")[2]]) for name in to_floats}
 
 
 _OTHERS: Final[dict[str, Function]] = {
@@ -144,34 +150,13 @@ _OTHERS: Final[dict[str, Function]] = {
     "norm4d": _in_double(lambda *parts: sum(part * part for part in parts).sqrt()),
     "erfcx": torch.special.erfcx,
     "erfcinv": _in_double(lambda x: torch.erfinv(1.0 - x)),
-    "j0": torch.special.bessel_j0,
-    "j1": torch.special.bessel_j1,
-    "y0": torch.special.bessel_y0,
-    "y1": torch.special.bessel_y1,
     "cyl_bessel_i0": torch.special.i0,
     "cyl_bessel_i1": torch.special.i1,
     "saturatef": lambda x: x.nan_to_num(0.0).clamp(0.0, 1.0),
-    "add_rn": torch.add,
-    "sub_rn": torch.sub,
-    "mul_rn": torch.mul,
-    "div_rn": torch.div,
     "fma_rn": _in_double(lambda x, y, z: x * y + z),
     "rcp_rn": torch.reciprocal,
-    "sqrt_rn": torch.sqrt,
-    "rsqrt_rn": torch.rsqrt,
-    "fast_cosf": torch.cos,
     "fast_dividef": torch.div,
     "fast_exp10f": lambda x: torch.pow(10.0, x),
-    "fast_expf": torch.exp,
-    "fast_log10f": torch.log10,
-    "fast_log2f": torch.log2,
-    "fast_logf": torch.log,
-    "fast_powf": torch.pow,
-    "fast_sinf": torch.sin,
-    "fast_tanf": torch.tan,
-    "fast_tanhf": torch.tanh,
-    "isnan": torch.isnan,
-    "isinf": torch.isinf,
     "isfinited": torch.isfinite,
     "finitef": torch.isfinite,
     "signbit": _to(torch.int32, torch.signbit),
@@ -187,11 +172,9 @@ _OTHERS: Final[dict[str, Function]] = {
     "int_as_float": _as(torch.float32),
     "double_as_longlong": _as(torch.int64),
     "longlong_as_double": _as(torch.float64),
-    "double2float_rn": _to(torch.float32),
-    "int2float_rn": _to(torch.float32),
-    "int2double_rn": _to(torch.float64),
-    "ll2float_rn": _to(torch.float32),
-    "ll2double_rn": _to(torch.float64),
+    **{name: getattr(torch.special, f"bessel_{name}") for name in ("j0", "j1", "y0", "y1")},
+    **{f"fast_{name}f": getattr(torch, name) for name in _FAST},
+    **{f"{name}_rn": getattr(torch, name) for name in _NEAREST},
     **_conversions(),
 }
 

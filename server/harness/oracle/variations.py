@@ -108,29 +108,27 @@ def _row_parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return tensor.split(max(1, CHUNK * tensor.shape[0] // tensor.numel()))
 
 
-def scaled(tensor: torch.Tensor, seed: int) -> bool:
-    """Every value doubled."""
-    if is_flags(tensor):
-        return False
-    tensor.mul_(2.0)
-    return True
+Transform = Callable[[torch.Tensor, int], bool]
+"""Changes a tensor that has elements, in place; False: it left it alone."""
 
 
-def large(tensor: torch.Tensor, seed: int) -> bool:
-    """Every value times 100."""
-    if is_label(tensor):
-        return False
-    tensor.mul_(LARGE)
-    return True
+def _times(factor: float, is_left_alone: Callable[[torch.Tensor], bool] = is_label) -> Transform:
+    """Every value multiplied."""
+
+    def transform(tensor: torch.Tensor, seed: int) -> bool:
+        if is_left_alone(tensor):
+            return False
+        tensor.mul_(factor)
+        return True
+
+    return transform
 
 
-def eightfold(tensor: torch.Tensor, seed: int) -> bool:
-    """Every value times 8: an approximation beyond a threshold of 4 is wrong for many of them, and `large` leaves few
-    that are near it."""
-    if is_label(tensor):
-        return False
-    tensor.mul_(EIGHTFOLD)
-    return True
+scaled, large = _times(2.0, is_flags), _times(LARGE)
+eightfold = _times(EIGHTFOLD)
+"""An approximation beyond a threshold of 4 is wrong for many values, and `large` leaves few that are near it."""
+small = _times(SMALL)
+"""An epsilon outweighs a variance, and where it is added matters."""
 
 
 def loud(tensor: torch.Tensor, seed: int) -> bool:
@@ -198,14 +196,6 @@ def _moved(tensor: torch.Tensor, by: float) -> bool:
         return True
     for part in _row_parts(tensor) if tensor.dim() else (tensor,):
         part.add_((part != 0).to(part.dtype).mul_(by))
-    return True
-
-
-def small(tensor: torch.Tensor, seed: int) -> bool:
-    """Every value times 1e-3: an epsilon outweighs a variance, and where it is added matters."""
-    if is_label(tensor):
-        return False
-    tensor.mul_(SMALL)
     return True
 
 
@@ -409,8 +399,6 @@ def sparse_sets(first: torch.Tensor, sets: int, distance: int, seed: int) -> boo
     return True
 
 
-Transform = Callable[[torch.Tensor, int], bool]
-"""Changes a tensor that has elements, in place; False: it left it alone."""
 TRANSFORMS: Final[dict[str, Transform]] = {
     "signs": signs,
     "scaled": scaled,
