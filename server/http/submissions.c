@@ -400,7 +400,7 @@ struct list_item {
 
 struct list_read {
     struct exchange_read call;
-    struct submission_filter filter;
+    struct submission_filter filter; /* for one row more than the page has */
     bool is_brief, is_text;
     struct buffer texts; /* one behind the other */
     struct list_item items[LIMIT_MAX];
@@ -421,18 +421,25 @@ free_list(struct exchange_read *call)
     exchange_read_free(call);
 }
 
+/* The next item; NULL: the page is full, and there is more. */
+static struct list_item *
+next_item(struct list_read *l)
+{
+    l->has_more = l->n + 1 == (size_t)l->filter.limit;
+    return l->has_more ? NULL : &l->items[l->n++];
+}
+
 static bool
-list_brief_cb(void *arg, const char *id, const char *brief, const char *verdict)
+list_brief_cb(void *arg, const char *id, const char *brief)
 {
     struct list_read *l = arg;
-    struct list_item *item = &l->items[l->n++];
-    AUTO_JSON json_t *whole = json_of(verdict);
-    AUTO_FREE char *made = whole ? brief_text(whole) : NULL;
-    const char *text = brief ? brief : made;
+    struct list_item *item = next_item(l);
 
+    if (!item)
+        return false;
     snprintf(item->id, sizeof(item->id), "%s", id);
-    item->size = text ? strlen(text) : 0;
-    l->is_short = item->size > 0 && buffer_append(&l->texts, text, item->size) != 0;
+    item->size = brief ? strlen(brief) : 0;
+    l->is_short = item->size > 0 && buffer_append(&l->texts, brief, item->size) != 0;
     return !l->is_short;
 }
 
@@ -440,32 +447,13 @@ static bool
 list_row_cb(void *arg, const struct submission_row *row)
 {
     struct list_read *l = arg;
-    struct list_item *item = &l->items[l->n++];
+    struct list_item *item = next_item(l);
 
+    if (!item)
+        return false;
     memcpy(item->id, row->id, sizeof(item->id));
     item->document = json_of(row->verdict);
     return true;
-}
-
-static bool
-one_more_cb(void *arg, const char *id, const char *brief, const char *verdict)
-{
-    (void)id, (void)brief, (void)verdict;
-    *(bool *)arg = true;
-    return false;
-}
-
-/* Whether there is more behind a full page. */
-static int
-look_further(struct list_read *l, struct store_reader *r, struct error *err)
-{
-    struct submission_filter further = l->filter;
-
-    if (l->n == 0 || l->n < (size_t)l->filter.limit)
-        return 0;
-    further.before = l->items[l->n - 1].id;
-    further.limit = 1;
-    return reader_list_briefs(r, &further, one_more_cb, &l->has_more, err);
 }
 
 static int
@@ -479,8 +467,6 @@ read_list(struct exchange_read *call, struct store_reader *r, struct error *err)
                         : reader_list_submissions(r, &l->filter, list_row_cb, l, err);
     if (rc == 0 && l->is_short)
         rc = error_set(err, ERR_NOMEM, "no memory for the list");
-    if (rc == 0)
-        rc = look_further(l, r, err);
     for (size_t i = 0; i < l->n && rc == 0; i++) {
         struct list_item *item = &l->items[i];
         if (item->size == 0 && !item->document)
@@ -505,24 +491,23 @@ write_documents(struct exchange *x, struct list_read *l)
     return out;
 }
 
-static int
+static void
 write_texts(const struct exchange *x, const struct list_read *l, struct buffer *out)
 {
     struct error err = { 0 };
-    int rc = 0;
 
-    for (size_t i = 0, at = 0; i < l->n && rc == 0; at += l->items[i++].size) {
+    for (size_t i = 0, at = 0; i < l->n; at += l->items[i++].size) {
         const struct list_item *item = &l->items[i];
         AUTO_JSON json_t *now = item->size > 0 ? NULL : present(x, &item->seen, &err);
         AUTO_FREE char *made = now ? brief_text(now) : NULL;
         if (item->size == 0 && !made)
             continue;
-        if (out->size > 0)
-            rc = buffer_add(out, ",");
-        if (rc == 0)
-            rc = item->size > 0 ? buffer_append(out, l->texts.data + at, item->size) : buffer_add(out, made);
+        buffer_add(out, out->size > 0 ? "," : "");
+        if (item->size > 0)
+            buffer_append(out, l->texts.data + at, item->size);
+        else
+            buffer_add(out, made);
     }
-    return rc;
 }
 
 static void
@@ -532,12 +517,12 @@ answer_list(struct exchange *x, struct exchange_read *call)
     const char *next = l->has_more ? l->items[l->n - 1].id : NULL;
     AUTO_BUFFER struct buffer texts = BUFFER_INIT;
 
-    if (!l->is_text)
-        exchange_page(x, write_documents(x, l), next);
-    else if (write_texts(x, l, &texts) == 0)
+    if (l->is_text) {
+        write_texts(x, l, &texts);
         exchange_page_text(x, &texts, next);
-    else
-        exchange_problem(x, PROBLEM_INTERNAL, "no memory for the list");
+    } else {
+        exchange_page(x, write_documents(x, l), next);
+    }
 }
 
 /* False: the problem is sent. */
@@ -590,6 +575,7 @@ submission_list(struct exchange *x)
     if (!l)
         return;
     l->filter = filter;
+    l->filter.limit++;
     const char **const texts[] = { &l->filter.class_, &l->filter.client,         &l->filter.group_id,
                                    &l->filter.run,    &l->filter.policy_version, &l->filter.before };
     for (size_t i = 0; i < ARRAY_LEN(texts); i++)

@@ -208,30 +208,19 @@ task_row_cb(void *arg, const struct task_row *row)
 {
     struct page_read *page = arg;
 
+    if (page_is_full(page))
+        return false;
     json_array_append_new(page->call.items, task_brief(row));
     snprintf(page->last, sizeof(page->last), "%s", row->id);
     return true;
 }
 
-static bool
-one_more_cb(void *arg, const struct task_row *row)
-{
-    (void)row;
-    *(bool *)arg = true;
-    return false;
-}
-
 static int
 read_page(struct exchange_read *call, struct store_reader *r, struct error *err)
 {
-    const struct task_page *asked = (struct task_page *)call;
-    struct page_read *page = (struct page_read *)call;
-    const char *after = *asked->after ? asked->after : NULL;
-    int rc = reader_list_tasks(r, asked->name, after, page->limit, task_row_cb, page, err);
+    struct task_page *c = (struct task_page *)call;
 
-    if (rc == 0 && (int)json_array_size(call->items) == page->limit)
-        rc = reader_list_tasks(r, asked->name, page->last, 1, one_more_cb, &page->has_more, err);
-    return rc;
+    return reader_list_tasks(r, c->name, c->after, c->page.limit + 1, task_row_cb, c, err);
 }
 
 void

@@ -8,7 +8,7 @@
 #include "common/clock.h"
 #include "server/store/rows.h"
 
-#define PAGE_MAX 200
+#define PAGE_MAX 201 /* a page, and whether there is more */
 #define MINUTE_MS 60000
 #define DAY_MS (86400 * INT64_C(1000))
 
@@ -495,16 +495,15 @@ static bool
 give_brief(void *arg, struct sql_row *row)
 {
     const struct call *call = arg;
-    const char *id = row_text(row, 0), *brief = row_text(row, 1), *verdict = row_text(row, 2);
-    return !row->is_short && ((store_brief_cb *)call->cb)(call->arg, id, brief, verdict);
+    const char *id = row_text(row, 0), *brief = row_text(row, 1);
+    return !row->is_short && ((store_brief_cb *)call->cb)(call->arg, id, brief);
 }
 
 int
 reader_list_briefs(struct store_reader *r, const struct submission_filter *f, store_brief_cb *row_cb,
                    void *arg, struct error *err)
 {
-    return list(r, f, "s.id, s.brief, CASE WHEN s.brief IS NULL THEN s.verdict END", give_brief,
-                CALL(row_cb, arg), err);
+    return list(r, f, "s.id, s.brief", give_brief, CALL(row_cb, arg), err);
 }
 
 /* --- tasks, calibrations, canaries, counts --- */

@@ -433,15 +433,12 @@ struct submission_filter {
     int64_t step;               /* of the run; < 0: any. Without a run it is ignored */
     const char *policy_version; /* of the run, in its metadata; likewise */
     const char *before;         /* id: only older ones (the cursor); NULL: from the newest */
-    int limit;                  /* 1 .. 200, else ERR_INPUT */
+    int limit;                  /* 1 .. 201, else ERR_INPUT */
 };
 int reader_list_submissions(struct store_reader *r, const struct submission_filter *f,
                             store_submission_cb *row_cb, void *arg, struct error *err); /* newest first */
-/*
- * The same rows, and of each no more than a table shows: brief.h's text. Borrowed, both are NULL for one that has not
- * ended; verdict is given only where brief is NULL for its being stored by a version that did not have it.
- */
-typedef bool store_brief_cb(void *arg, const char *id, const char *brief, const char *verdict);
+/* The same rows, and of each no more than a table shows: brief.h's text, borrowed; NULL for one that has not ended. */
+typedef bool store_brief_cb(void *arg, const char *id, const char *brief);
 int reader_list_briefs(struct store_reader *r, const struct submission_filter *f, store_brief_cb *row_cb,
                        void *arg, struct error *err);
 

@@ -1016,10 +1016,10 @@ a_list_has_bounds(void **state)
 
     assert_int_equal(reader_list_submissions(store_reader(r->store), &f, note_page, &page, &r->err),
                      ERR_INPUT);
-    f.limit = 201;
+    f.limit = 202;
     assert_int_equal(reader_list_submissions(store_reader(r->store), &f, note_page, &page, &r->err),
                      ERR_INPUT);
-    f.limit = 200;
+    f.limit = 201;
     f.state = SUBMISSION_NSTATES;
     assert_int_equal(reader_list_submissions(store_reader(r->store), &f, note_page, &page, &r->err),
                      ERR_INPUT);
