@@ -19,6 +19,7 @@ void
 buffer_clear(struct buffer *b)
 {
     b->size = 0;
+    b->is_short = false;
     if (b->data)
         b->data[0] = '\0';
 }
@@ -26,16 +27,16 @@ buffer_clear(struct buffer *b)
 int
 buffer_reserve(struct buffer *b, size_t extra)
 {
-    if (extra >= SIZE_MAX / 2 - b->size)
-        return ERR_NOMEM;
     size_t need = b->size + extra + 1;
-    if (need <= b->capacity)
-        return 0;
+    b->is_short = b->is_short || extra >= SIZE_MAX / 2 - b->size;
+    if (b->is_short || need <= b->capacity)
+        return b->is_short ? ERR_NOMEM : 0;
     /* Doubling keeps appends cheap; the first block holds a typical line. */
     size_t capacity = b->capacity < 128 ? 128 : b->capacity * 2;
     if (capacity < need)
         capacity = need;
     char *grown = realloc(b->data, capacity);
+    b->is_short = !grown;
     if (!grown)
         return ERR_NOMEM;
     grown[b->size] = '\0';
@@ -65,7 +66,7 @@ buffer_add(struct buffer *b, const char *text)
 int
 buffer_printf(struct buffer *b, const char *format, ...)
 {
-    size_t room = b->capacity > b->size ? b->capacity - b->size : 0; /* with that of the NUL */
+    size_t room = b->is_short ? 0 : b->capacity - b->size; /* with that of the NUL */
     va_list args;
 
     /* Mostly there is room, and it is written at once. */

@@ -41,15 +41,13 @@ log_shows(enum log_level level)
 }
 
 /* For people: control characters would move their cursor or forge a line, so they become '?'. */
-static int
+static void
 add_plain_text(struct buffer *line, const char *text)
 {
     for (; *text; text++) {
         unsigned char c = (unsigned char)*text;
-        if (buffer_append(line, c < 0x20 || c == 0x7f ? "?" : text, 1) < 0)
-            return -1;
+        buffer_append(line, c < 0x20 || c == 0x7f ? "?" : text, 1);
     }
-    return 0;
 }
 
 struct line {
@@ -88,16 +86,18 @@ make_text(struct buffer *line, const struct line *l)
 {
     char now[CLOCK_TEXT_SIZE];
     clock_text(clock_wall_ms(), now);
-    if (buffer_printf(line, "%.12s %-5s ", now + 11, l->level) < 0)
-        return -1;
-    if (l->subject && (add_plain_text(line, l->subject) < 0 || buffer_add(line, ": ") < 0))
-        return -1;
-    if (add_plain_text(line, l->msg) < 0)
-        return -1;
-    for (size_t i = 0; i < l->n; i++)
-        if (l->fields[i].value && (buffer_printf(line, " %s=", l->fields[i].name) < 0 ||
-                                   add_plain_text(line, l->fields[i].value) < 0))
-            return -1;
+    buffer_printf(line, "%.12s %-5s ", now + 11, l->level);
+    if (l->subject) {
+        add_plain_text(line, l->subject);
+        buffer_add(line, ": ");
+    }
+    add_plain_text(line, l->msg);
+    for (size_t i = 0; i < l->n; i++) {
+        if (!l->fields[i].value)
+            continue;
+        buffer_printf(line, " %s=", l->fields[i].name);
+        add_plain_text(line, l->fields[i].value);
+    }
     return buffer_add(line, "\n");
 }
 

@@ -76,27 +76,29 @@ is_formula(const char *text)
     return *text && strchr("=+-@\t\r\n|%", *text);
 }
 
-static int
+static void
 add_character(struct buffer *out, const char *s, size_t size)
 {
     uint32_t c = decode(s, size);
 
     if (is_acting(c))
-        return buffer_printf(out, "\\u%04x", (unsigned)c);
-    return c == '"' ? buffer_add(out, "\"\"") : buffer_append(out, s, size);
+        buffer_printf(out, "\\u%04x", (unsigned)c);
+    else if (c == '"')
+        buffer_add(out, "\"\"");
+    else
+        buffer_append(out, s, size);
 }
 
-static int
+static void
 add_text(struct buffer *out, const char *text, size_t n)
 {
-    int rc = buffer_add(out, is_formula(text) ? "\"'" : "\"");
-
-    for (size_t i = 0; i < n && rc == 0;) {
+    buffer_add(out, is_formula(text) ? "\"'" : "\"");
+    for (size_t i = 0; i < n;) {
         size_t size = utf8_char_size(text + i, n - i);
-        rc = size ? add_character(out, text + i, size) : buffer_add(out, "?");
+        add_character(out, size ? text + i : "?", size ? size : 1);
         i += size ? size : 1;
     }
-    return rc == 0 ? buffer_add(out, "\"") : rc;
+    buffer_add(out, "\"");
 }
 
 static int
@@ -114,10 +116,13 @@ add_cell(struct buffer *out, json_t *value)
     case JSON_REAL:
         return buffer_printf(out, "%.15g", json_real_value(value));
     case JSON_STRING:
-        return add_text(out, json_string_value(value), json_string_length(value));
+        add_text(out, json_string_value(value), json_string_length(value));
+        return 0;
     default: {
         AUTO_FREE char *text = json_dumps(value, JSON_COMPACT);
-        return text ? add_text(out, text, strlen(text)) : ERR_NOMEM;
+        if (text)
+            add_text(out, text, strlen(text));
+        return text ? 0 : ERR_NOMEM;
     }
     }
 }
@@ -140,23 +145,20 @@ at(json_t *document, const char *path)
 int
 csv_titles(struct buffer *out, enum csv_table table)
 {
-    int rc = 0;
-
-    for (const char *c = tables[table].columns; *c && rc == 0; c++)
-        rc = buffer_append(out, *c == '/' ? "_" : c, 1);
-    return rc == 0 ? buffer_add(out, "\r\n") : rc;
+    for (const char *c = tables[table].columns; *c; c++)
+        buffer_append(out, *c == '/' ? "_" : c, 1);
+    return buffer_add(out, "\r\n");
 }
 
 int
 csv_row(struct buffer *out, enum csv_table table, json_t *document)
 {
-    int rc = 0;
-
-    for (const char *path = tables[table].columns; *path && rc == 0;) {
-        rc = add_cell(out, at(document, path));
+    for (const char *path = tables[table].columns; *path;) {
+        if (add_cell(out, at(document, path)) != 0)
+            return ERR_NOMEM;
         path += strcspn(path, ",");
-        if (*path && rc == 0)
-            rc = buffer_append(out, path++, 1);
+        if (*path)
+            buffer_append(out, path++, 1);
     }
-    return rc == 0 ? buffer_add(out, "\r\n") : rc;
+    return buffer_add(out, "\r\n");
 }

@@ -38,21 +38,20 @@ int
 prompt_make(const char *reference, const char *class_name, const char *policy, struct buffer *out)
 {
     static const char reference_mark[] = "{{reference}}", class_mark[] = "{{class}}";
-    int rc = 0;
 
-    for (const char *at = prompt_template; *at && rc == 0;) {
+    for (const char *at = prompt_template; *at;) {
         size_t plain = strcspn(at, "{");
-        rc = buffer_append(out, at, plain);
+        buffer_append(out, at, plain);
         at += plain;
-        if (rc == 0 && strncmp(at, reference_mark, strlen(reference_mark)) == 0) {
-            rc = buffer_add(out, reference);
+        if (strncmp(at, reference_mark, strlen(reference_mark)) == 0) {
+            buffer_add(out, reference);
             at += strlen(reference_mark);
-        } else if (rc == 0 && strncmp(at, class_mark, strlen(class_mark)) == 0) {
-            rc = buffer_add(out, class_name);
+        } else if (strncmp(at, class_mark, strlen(class_mark)) == 0) {
+            buffer_add(out, class_name);
             at += strlen(class_mark);
-        } else if (rc == 0 && *at) {
-            rc = buffer_append(out, at++, 1);
+        } else if (*at) {
+            buffer_append(out, at++, 1);
         }
     }
-    return rc == 0 && tries_sizes(policy) ? buffer_add(out, prompt_sizes) : rc;
+    return buffer_add(out, tries_sizes(policy) ? prompt_sizes : "");
 }

@@ -204,38 +204,32 @@ exchange_class(struct exchange *x, const char **class_)
 }
 
 /* The same query with another cursor. Everything that is not unreserved (RFC 3986) is escaped. */
-static int
+static void
 add_escaped(struct buffer *b, const char *text)
 {
     for (; *text; text++) {
         unsigned char c = (unsigned char)*text;
         bool is_plain =
             (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || strchr("-._~:", c);
-        if (buffer_printf(b, is_plain ? "%c" : "%%%02X", c) != 0)
-            return ERR_NOMEM;
+        buffer_printf(b, is_plain ? "%c" : "%%%02X", c);
     }
-    return 0;
 }
 
-static int
+static void
 next_link(const struct exchange *x, const char *next, struct buffer *out)
 {
-    int rc = buffer_printf(out, "<%.*s?", (int)strcspn(x->uri, "?"), x->uri);
-    for (size_t i = 0; i < x->target.pairs_count && rc == 0; i++) {
+    buffer_printf(out, "<%.*s?", (int)strcspn(x->uri, "?"), x->uri);
+    for (size_t i = 0; i < x->target.pairs_count; i++) {
         const struct target_pair *p = &x->target.pairs[i];
         if (strcmp(p->name, "cursor") == 0)
             continue;
-        rc = buffer_printf(out, "%s=", p->name);
-        if (rc == 0)
-            rc = add_escaped(out, p->value);
-        if (rc == 0)
-            rc = buffer_add(out, "&");
+        buffer_printf(out, "%s=", p->name);
+        add_escaped(out, p->value);
+        buffer_add(out, "&");
     }
-    if (rc == 0)
-        rc = buffer_add(out, "cursor=");
-    if (rc == 0)
-        rc = add_escaped(out, next);
-    return rc == 0 ? buffer_add(out, ">; rel=\"next\"") : rc;
+    buffer_add(out, "cursor=");
+    add_escaped(out, next);
+    buffer_add(out, ">; rel=\"next\"");
 }
 
 static void
@@ -243,7 +237,9 @@ send_page(struct exchange *x, const char *next)
 {
     AUTO_BUFFER struct buffer link = BUFFER_INIT;
 
-    if (next && next_link(x, next, &link) == 0)
+    if (next)
+        next_link(x, next, &link);
+    if (next && !link.is_short)
         exchange_header(x, MHD_HTTP_HEADER_LINK, link.data);
     exchange_send(x);
 }
@@ -260,10 +256,11 @@ exchange_page_text(struct exchange *x, struct buffer *items, const char *next)
 {
     AUTO_BUFFER struct buffer text = BUFFER_INIT;
     const char *quote = next ? "\"" : "";
+    bool is_whole = !items->is_short;
 
-    bool is_whole = buffer_add(&text, "{\"items\":[") == 0 &&
-                    buffer_append(&text, items->data, items->size) == 0 &&
-                    buffer_printf(&text, "],\"next\":%s%s%s}", quote, next ? next : "null", quote) == 0;
+    buffer_add(&text, "{\"items\":[");
+    buffer_append(&text, items->data, items->size);
+    buffer_printf(&text, "],\"next\":%s%s%s}", quote, next ? next : "null", quote);
     buffer_release(items);
     exchange_set_text(x, "application/json", is_whole ? &text : NULL);
     send_page(x, next);

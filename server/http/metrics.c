@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/auto.h"
+#include "common/error.h"
 
 /*
  * Names follow Prometheus' convention: a prefix, the unit in plural at the
@@ -16,53 +17,40 @@
 
 /* --- the format --- */
 
-/* ERR_NOMEM stays once it has happened. */
-struct writer {
-    struct buffer *out;
-    int rc;
-};
-
 static void
-add(struct writer *w, const char *text)
-{
-    if (w->rc == 0)
-        w->rc = buffer_add(w->out, text);
-}
-
-static void
-add_label_value(struct writer *w, const char *value)
+add_label_value(struct buffer *out, const char *value)
 {
     for (; *value; value++) {
         const char plain[2] = { *value, '\0' };
-        add(w, *value == '\n' ? "\\n" : *value == '"' ? "\\\"" : *value == '\\' ? "\\\\" : plain);
+        buffer_add(out, *value == '\n' ? "\\n" : *value == '"' ? "\\\"" : *value == '\\' ? "\\\\" : plain);
     }
 }
 
 /* labels: name, value, name, value, …, NULL */
 static void
-sample(struct writer *w, const char *name, const char *const *labels, double value)
+sample(struct buffer *out, const char *name, const char *const *labels, double value)
 {
     char number[40];
 
-    add(w, name);
+    buffer_add(out, name);
     for (size_t i = 0; labels && labels[i]; i += 2) {
-        add(w, i ? "," : "{");
-        add(w, labels[i]);
-        add(w, "=\"");
-        add_label_value(w, labels[i + 1]);
-        add(w, "\"");
+        buffer_add(out, i ? "," : "{");
+        buffer_add(out, labels[i]);
+        buffer_add(out, "=\"");
+        add_label_value(out, labels[i + 1]);
+        buffer_add(out, "\"");
     }
     const char *end = labels && labels[0] ? "}" : "";
     if (isinf(value))
         snprintf(number, sizeof(number), "%s +Inf\n", end);
     else
         snprintf(number, sizeof(number), "%s %.15g\n", end, value);
-    add(w, number);
+    buffer_add(out, number);
 }
 
 /* {"bounds","counts","sum"}; labels has room for le behind its n words. */
 static void
-histogram(struct writer *w, const char *name, const char **labels, size_t n, json_t *h)
+histogram(struct buffer *out, const char *name, const char **labels, size_t n, json_t *h)
 {
     json_t *bounds = json_object_get(h, "bounds"), *counts = json_object_get(h, "counts");
     double total = 0;
@@ -75,13 +63,13 @@ histogram(struct writer *w, const char *name, const char **labels, size_t n, jso
         labels[n] = "le";
         labels[n + 1] = le;
         snprintf(part, sizeof(part), "%s_bucket", name);
-        sample(w, part, labels, total);
+        sample(out, part, labels, total);
     }
     labels[n] = NULL;
     snprintf(part, sizeof(part), "%s_sum", name);
-    sample(w, part, labels, json_number_value(json_object_get(h, "sum")));
+    sample(out, part, labels, json_number_value(json_object_get(h, "sum")));
     snprintf(part, sizeof(part), "%s_count", name);
-    sample(w, part, labels, total);
+    sample(out, part, labels, total);
 }
 
 /* --- the figures --- */
@@ -339,7 +327,7 @@ figure_of(const struct series *s, json_t *value, double *out)
 
 /* key: of the element, where it is an object's. */
 static void
-write_one(struct writer *w, const struct series *s, const char *key, json_t *element)
+write_one(struct buffer *out, const struct series *s, const char *key, json_t *element)
 {
     const char *labels[2 * LABELS_MAX + 1] = { NULL };
     json_t *value = at(element, s->path);
@@ -359,13 +347,13 @@ write_one(struct writer *w, const struct series *s, const char *key, json_t *ele
         labels[n++] = text ? text : "";
     }
     if (strcmp(s->type, "histogram") == 0)
-        histogram(w, s->name, labels, n, value);
+        histogram(out, s->name, labels, n, value);
     else
-        sample(w, s->name, labels, figure);
+        sample(out, s->name, labels, figure);
 }
 
 static void
-write_each(struct writer *w, const struct series *s, const char *over, json_t *document)
+write_each(struct buffer *out, const struct series *s, const char *over, json_t *document)
 {
     const char *deeper = strstr(over, "//"), *key;
     char path[40];
@@ -377,37 +365,35 @@ write_each(struct writer *w, const struct series *s, const char *over, json_t *d
     json_array_foreach(elements, i, element)
     {
         if (deeper)
-            write_each(w, s, deeper + 2, element);
+            write_each(out, s, deeper + 2, element);
         else
-            write_one(w, s, NULL, element);
+            write_one(out, s, NULL, element);
     }
-    json_object_foreach(elements, key, element) write_one(w, s, key, element);
+    json_object_foreach(elements, key, element) write_one(out, s, key, element);
 }
 
 /* A family with a figure for each element is written even when there are no elements. */
 static void
-write_family(struct writer *w, const struct series *s, json_t *status)
+write_family(struct buffer *out, const struct series *s, json_t *status)
 {
     double unused;
     size_t size = strlen(s->name) - (strcmp(s->type, "summary") == 0 ? strlen("_sum") : 0);
 
-    if (w->rc == 0 && (s->over || figure_of(s, at(status, s->path), &unused)))
-        w->rc = buffer_printf(w->out, "# HELP %.*s %s\n# TYPE %.*s %s\n", (int)size, s->name, s->help,
-                              (int)size, s->name, s->type);
+    if (s->over || figure_of(s, at(status, s->path), &unused))
+        buffer_printf(out, "# HELP %.*s %s\n# TYPE %.*s %s\n", (int)size, s->name, s->help, (int)size,
+                      s->name, s->type);
 }
 
 int
 metrics_write(json_t *status, struct buffer *out)
 {
-    struct writer w = { .out = out };
-
     for (const struct series *s = all; s < all + ARRAY_LEN(all); s++) {
         if (s->help)
-            write_family(&w, s, status);
+            write_family(out, s, status);
         if (s->over)
-            write_each(&w, s, s->over, status);
+            write_each(out, s, s->over, status);
         else
-            write_one(&w, s, NULL, status);
+            write_one(out, s, NULL, status);
     }
-    return w.rc;
+    return out->is_short ? ERR_NOMEM : 0;
 }

@@ -45,14 +45,12 @@ rowtext_json(struct buffer *out, json_t *row)
     /* jansson leaves DEL as it is; it can only stand inside a string. */
     for (const char *at = text; *at;) {
         size_t size = strcspn(at, "\x7f");
-        int rc = buffer_append(out, at, size);
+        buffer_append(out, at, size);
         at += size;
-        if (rc == 0 && *at) {
-            rc = buffer_add(out, "\\u007f");
+        if (*at) {
+            buffer_add(out, "\\u007f");
             at++;
         }
-        if (rc != 0)
-            return rc;
     }
     return buffer_add(out, "\n");
 }

@@ -264,27 +264,25 @@ static int
 add_message(const char *text, bool is_bare, struct buffer *out)
 {
     size_t size = strlen(text), kept = size > MESSAGE_MAX ? utf8_cut(text, MESSAGE_MAX) : size;
-    int rc = is_bare ? 0 : buffer_add(out, "\"");
+    const char *quote = is_bare ? "" : "\"";
 
-    for (size_t i = 0; i < kept && rc == 0; i++)
-        rc = buffer_append(out, !is_bare && text[i] == '"' ? "'" : text + i, 1);
-    if (rc == 0 && kept < size)
-        rc = buffer_add(out, "…");
-    return rc == 0 && !is_bare ? buffer_add(out, "\"") : rc;
+    buffer_add(out, quote);
+    for (size_t i = 0; i < kept; i++)
+        buffer_append(out, !is_bare && text[i] == '"' ? "'" : text + i, 1);
+    return buffer_printf(out, "%s%s", kept < size ? "…" : "", quote);
 }
 
-static int
+static void
 add_place(const struct cause *c, const struct raised *r, struct buffer *out)
 {
     json_t *line = json_object_get(c->error, "line");
     bool has_kernel = r->kernel && cause_is_name(r->kernel, r->kernel_size);
-    int rc = buffer_printf(out, "%s: ", stage_name(c->stage));
 
-    if (rc == 0 && json_is_integer(line))
-        rc = buffer_printf(out, "line %lld%s", (long long)json_integer_value(line), has_kernel ? ", " : ": ");
-    if (rc == 0 && has_kernel)
-        rc = buffer_printf(out, "kernel %.*s: ", (int)r->kernel_size, r->kernel);
-    return rc;
+    buffer_printf(out, "%s: ", stage_name(c->stage));
+    if (json_is_integer(line))
+        buffer_printf(out, "line %lld%s", (long long)json_integer_value(line), has_kernel ? ", " : ": ");
+    if (has_kernel)
+        buffer_printf(out, "kernel %.*s: ", (int)r->kernel_size, r->kernel);
 }
 
 int
@@ -307,9 +305,9 @@ cause_add(const struct cause *c, struct buffer *out)
     }
     snprintf(message, sizeof(message), "%.*s", (int)r.message_size, r.message);
     bool is_bare = is_ours(c) || text == c->otherwise || cause_is_known(message);
-    int rc = add_place(c, &r, out);
+    add_place(c, &r, out);
     /* A kernel's message is enough; for an exception of Python the type is half of the information. */
-    if (rc == 0 && r.type && !(r.kernel && is_bare) && cause_is_name(r.type, r.type_size))
-        rc = buffer_printf(out, "%.*s: ", (int)r.type_size, r.type);
-    return rc == 0 ? add_message(message, is_bare, out) : rc;
+    if (r.type && !(r.kernel && is_bare) && cause_is_name(r.type, r.type_size))
+        buffer_printf(out, "%.*s: ", (int)r.type_size, r.type);
+    return add_message(message, is_bare, out);
 }

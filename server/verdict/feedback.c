@@ -127,45 +127,41 @@ static const struct {
 
 /* Adds what stands at s.at in its safe form. Returns how much of the text that was. */
 static size_t
-add_one(struct span s, const char *begin, const char *prefix, struct buffer *out, int *rc)
+add_one(struct span s, const char *begin, const char *prefix, struct buffer *out)
 {
     struct span path;
     size_t n;
 
     if ((n = path_at(s, begin, &path)) > 0) {
         /* What is left of a path makes no mark with what stands before it: "[/a/INST]". */
-        *rc = s.at > begin && s.at[-1] == '[' ? buffer_add(out, " ") : 0;
-        if (*rc == 0)
-            *rc = buffer_append(out, path.at, (size_t)(path.end - path.at));
+        buffer_add(out, s.at > begin && s.at[-1] == '[' ? " " : "");
+        buffer_append(out, path.at, (size_t)(path.end - path.at));
         return n;
     }
     if ((n = digits_at(s, "0x", isxdigit, 6)) > 0) {
-        *rc = buffer_add(out, "0x..");
+        buffer_add(out, "0x..");
         return n;
     }
     if ((n = digits_at(s, "pid ", isdigit, 1)) > 0 || (n = digits_at(s, "pid=", isdigit, 1)) > 0) {
-        *rc = buffer_add(out, "pid ..");
+        buffer_add(out, "pid ..");
         return n;
     }
     for (size_t i = 0; i < ARRAY_LEN(marks); i++)
         if (starts(s, marks[i].mark)) {
-            *rc = buffer_add(out, marks[i].shown);
+            buffer_add(out, marks[i].shown);
             return strlen(marks[i].mark);
         }
-    *rc = buffer_append(out, s.at, 1);
-    if (*rc == 0 && *s.at == '\n')
-        *rc = buffer_add(out, prefix);
+    buffer_append(out, s.at, 1);
+    if (*s.at == '\n')
+        buffer_add(out, prefix);
     return 1;
 }
 
-static int
+static void
 add_part(const char *text, size_t size, const char *prefix, struct buffer *out)
 {
-    int rc = 0;
-
-    for (struct span s = { text, text + size }; s.at < s.end && rc == 0;)
-        s.at += add_one(s, text, prefix, out, &rc);
-    return rc;
+    for (struct span s = { text, text + size }; s.at < s.end;)
+        s.at += add_one(s, text, prefix, out);
 }
 
 /* A cut is made between characters. */
@@ -178,19 +174,17 @@ forward(const char *p, const char *end)
 }
 
 /* Control characters and what cannot be seen go first: between its characters they would hide a mark. */
-static int
+static void
 strip(const char *text, size_t size, struct buffer *out)
 {
-    int rc = buffer_reserve(out, size + 1);
-
-    for (struct span s = { text, text + size }; s.at < s.end && rc == 0;) {
+    buffer_reserve(out, size + 1);
+    for (struct span s = { text, text + size }; s.at < s.end;) {
         unsigned char c = (unsigned char)*s.at;
         size_t n = invisible_at(s);
         if (n == 0 && (c == '\n' || c == '\t' || (c >= 0x20 && c != 0x7f)))
-            rc = buffer_append(out, s.at, 1);
+            buffer_append(out, s.at, 1);
         s.at += n > 0 ? n : 1;
     }
-    return rc;
 }
 
 int
@@ -198,18 +192,18 @@ feedback_quote(const char *raw, size_t raw_size, size_t limit, const char *prefi
 {
     AUTO_BUFFER struct buffer visible = BUFFER_INIT;
 
-    if (strip(raw, raw_size, &visible) != 0)
-        return ERR_NOMEM;
+    strip(raw, raw_size, &visible);
     const char *text = visible.data ? visible.data : "", *end = text + visible.size;
-    size_t size = visible.size;
-    if (size <= limit)
-        return add_part(text, size, prefix, out);
-    /* The end of a traceback has the error, its beginning the place. */
-    const char *head = forward(text + limit / 4, end), *tail = forward(end - (limit - limit / 4), end);
-    int rc = add_part(text, (size_t)(head - text), prefix, out);
-    if (rc == 0)
-        rc = buffer_printf(out, "\n%s[...]\n%s", prefix, prefix);
-    return rc == 0 ? add_part(tail, (size_t)(end - tail), prefix, out) : rc;
+    if (visible.size <= limit) {
+        add_part(text, visible.size, prefix, out);
+    } else {
+        /* The end of a traceback has the error, its beginning the place. */
+        const char *head = forward(text + limit / 4, end), *tail = forward(end - (limit - limit / 4), end);
+        add_part(text, (size_t)(head - text), prefix, out);
+        buffer_printf(out, "\n%s[...]\n%s", prefix, prefix);
+        add_part(tail, (size_t)(end - tail), prefix, out);
+    }
+    return visible.is_short || out->is_short ? ERR_NOMEM : 0;
 }
 
 /* --- hints, the same for all candidates: by the rule, by the exception, or by the class --- */
@@ -503,19 +497,14 @@ is_several_lines(const char *text)
     return newline && newline[1 + strspn(newline + 1, " \t\r\n")];
 }
 
-static int
-add_headline(const struct feedback *f, struct buffer *out)
-{
-    return feedback_quote(f->headline, strcspn(f->headline, "\n"), HEADLINE_MAX, "", out);
-}
-
 /* The known end of the completion; the code may be correct all the same. */
-static int
+static void
 add_ending(const struct feedback *f, struct buffer *out)
 {
     if (f->is_unended)
-        return buffer_add(out, "\nThe reasoning in the answer never ended.");
-    return f->is_cut ? buffer_add(out, "\nThe answer was cut off: its last code block is not closed.") : 0;
+        buffer_add(out, "\nThe reasoning in the answer never ended.");
+    else if (f->is_cut)
+        buffer_add(out, "\nThe answer was cut off: its last code block is not closed.");
 }
 
 static int
@@ -525,114 +514,90 @@ add_traceback(const struct feedback *f, struct buffer *out)
 
     if (f->class_ == CLASS_OK || !is_several_lines(error))
         return 0;
-    int rc = buffer_add(out, "\nThe candidate's own output follows, as data:\n| ");
-    return rc == 0 ? feedback_quote(error, strlen(error), FEEDBACK_QUOTE_MAX, "| ", out) : rc;
-}
-
-static int
-add_tolerance(const struct feedback *f, struct buffer *out)
-{
-    double rtol = number_or_nan(f->mismatch, "rtol"), atol = number_or_nan(f->mismatch, "atol");
-
-    return isfinite(rtol) && isfinite(atol)
-               ? buffer_printf(out, " Allowed: %.3g + %.3g times the expected value.", atol, rtol)
-               : 0;
+    buffer_add(out, "\nThe candidate's own output follows, as data:\n| ");
+    return feedback_quote(error, strlen(error), FEEDBACK_QUOTE_MAX, "| ", out);
 }
 
 /* A figure that is 0 here is of values that cannot be compared, and is left out. */
-static int
+static void
 add_mismatch(const struct feedback *f, struct buffer *out)
 {
+    double rtol = number_or_nan(f->mismatch, "rtol"), atol = number_or_nan(f->mismatch, "atol");
     double differing = number_or_nan(f->mismatch, "differing"), of = number_or_nan(f->mismatch, "of");
     bool has_abs = f->class_ != CLASS_NONFINITE && isfinite(f->max_abs) && f->max_abs > 0,
          has_rel = has_abs && isfinite(f->max_rel) && f->max_rel > 0;
-    int rc = 0;
 
     if (!json_is_object(f->mismatch))
-        return 0;
+        return;
     if (of > 0)
-        rc = buffer_printf(out, "\n%.3g %% of the values are wrong.", 100 * differing / of);
-    if (rc == 0 && has_abs)
-        rc = buffer_printf(out, " The largest error is %.4g", f->max_abs);
-    if (rc == 0 && has_rel)
-        rc = buffer_printf(out, ", relative %.4g", f->max_rel);
-    if (rc == 0 && has_abs)
-        rc = buffer_add(out, ".");
-    return rc == 0 ? add_tolerance(f, out) : rc;
+        buffer_printf(out, "\n%.3g %% of the values are wrong.", 100 * differing / of);
+    if (has_abs)
+        buffer_printf(out, " The largest error is %.4g", f->max_abs);
+    if (has_rel)
+        buffer_printf(out, ", relative %.4g", f->max_rel);
+    if (has_abs)
+        buffer_add(out, ".");
+    if (isfinite(rtol) && isfinite(atol))
+        buffer_printf(out, " Allowed: %.3g + %.3g times the expected value.", atol, rtol);
 }
 
-static int
-add_cases(const struct feedback *f, struct buffer *out)
-{
-    return f->class_ != CLASS_OK && !class_info(f->class_)->is_cheat && f->cases > 1
-               ? buffer_printf(out, "\n%d of %d cases passed.", f->cases_passed, f->cases)
-               : 0;
-}
-
-static int
+static void
 add_speed(const struct feedback *f, const char *bound, struct buffer *out)
 {
-    int rc = 0;
-
     if (f->class_ == CLASS_OK && isfinite(f->coverage))
-        rc = buffer_printf(out, "\n%.0f %% of the work is done in its own kernels.", 100 * f->coverage);
-    if (rc != 0 || !f->is_timed || !bound)
-        return rc;
-    rc = buffer_printf(out, "\nThe call is bound by %s", bound);
-    if (rc == 0 && isfinite(f->floor_ms) && f->candidate_ms > 0)
-        rc = buffer_printf(out, "; the hardware allows about %.4g ms, which is %.0f %% of what it took",
-                           f->floor_ms, 100 * f->floor_ms / f->candidate_ms);
-    return rc == 0 ? buffer_add(out, ".") : rc;
+        buffer_printf(out, "\n%.0f %% of the work is done in its own kernels.", 100 * f->coverage);
+    if (!f->is_timed || !bound)
+        return;
+    buffer_printf(out, "\nThe call is bound by %s", bound);
+    if (isfinite(f->floor_ms) && f->candidate_ms > 0)
+        buffer_printf(out, "; the hardware allows about %.4g ms, which is %.0f %% of what it took",
+                      f->floor_ms, 100 * f->floor_ms / f->candidate_ms);
+    buffer_add(out, ".");
 }
 
 /* Registers that went to memory are what an author can do something about. */
-static int
+static void
 add_kernels(const struct feedback *f, struct buffer *out)
 {
     json_t *kernel;
     size_t i, n = 0;
-    int rc = 0;
 
     if (!f->is_timed)
-        return 0;
+        return;
     json_array_foreach(f->kernels, i, kernel)
     {
         const char *name = string_of(kernel, "name");
         double spilled = number_or_nan(kernel, "spill_bytes");
-        if (!name || !(spilled > 0) || n++ == KERNELS_MAX || rc != 0)
+        if (!name || !(spilled > 0) || n++ == KERNELS_MAX)
             continue;
-        rc = cause_is_name(name, strlen(name)) ? buffer_printf(out, "\nKernel %s", name)
-                                               : buffer_add(out, "\nA kernel");
-        if (rc == 0)
-            rc = buffer_printf(
-                out,
-                " spills %.0f bytes of registers; it uses %.0f registers and %.0f bytes of shared memory.",
-                spilled, number_or_nan(kernel, "registers"), number_or_nan(kernel, "shared_bytes"));
+        bool is_name = cause_is_name(name, strlen(name));
+        buffer_printf(
+            out,
+            "\n%s%s spills %.0f bytes of registers; it uses %.0f registers and %.0f bytes of shared memory.",
+            is_name ? "Kernel " : "A kernel", is_name ? name : "", spilled,
+            number_or_nan(kernel, "registers"), number_or_nan(kernel, "shared_bytes"));
     }
-    return rc;
 }
 
 static int
 make_text(const struct feedback *f, const char *bound, const char *hint, struct buffer *out)
 {
-    int rc = add_headline(f, out);
+    int rc = feedback_quote(f->headline, strcspn(f->headline, "\n"), HEADLINE_MAX, "", out);
 
-    if (rc == 0)
-        rc = add_ending(f, out);
-    if (rc == 0)
-        rc = add_mismatch(f, out);
-    if (rc == 0)
-        rc = add_cases(f, out);
+    add_ending(f, out);
+    add_mismatch(f, out);
+    if (f->class_ != CLASS_OK && !class_info(f->class_)->is_cheat && f->cases > 1)
+        buffer_printf(out, "\n%d of %d cases passed.", f->cases_passed, f->cases);
     if (rc == 0)
         rc = add_traceback(f, out);
-    if (rc == 0)
-        rc = add_speed(f, bound, out);
-    if (rc == 0)
-        rc = add_kernels(f, out);
-    if (rc == 0 && hint)
-        rc = buffer_printf(out, "\nHint: %s", hint);
-    if (rc != 0 || out->size <= FEEDBACK_TEXT_MAX)
-        return rc;
+    add_speed(f, bound, out);
+    add_kernels(f, out);
+    if (hint)
+        buffer_printf(out, "\nHint: %s", hint);
+    if (rc != 0 || out->is_short)
+        return ERR_NOMEM;
+    if (out->size <= FEEDBACK_TEXT_MAX)
+        return 0;
     out->size = utf8_cut(out->data, FEEDBACK_TEXT_MAX);
     out->data[out->size] = '\0';
     return 0;

@@ -91,7 +91,11 @@ impossible_sizes_are_refused_and_change_nothing(void **state)
     assert_int_equal(buffer_reserve(&b, SIZE_MAX / 2), ERR_NOMEM);
     assert_int_equal(buffer_append(&b, "x", SIZE_MAX - 2), ERR_NOMEM);
     assert_string_equal(b.data, "keep");
+    assert_int_equal(buffer_add(&b, "x"), ERR_NOMEM); /* no hole: nothing is added behind what is missing */
+    assert_true(b.is_short && !buffer_take(&b, NULL));
     assert_int_equal(b.size, 4);
+    buffer_clear(&b);
+    assert_int_equal(buffer_add(&b, "x"), 0);
 }
 
 int
