@@ -464,8 +464,20 @@ def test_a_parameter_counts_once_and_whether_it_is_read_or_not() -> None:
 PACK = Call("aten.clone.default", (Ref(1),), (), Leaf(5, (4, 4), (4, 1), "float64"), 1)
 
 
+FOLD = Call("aten.mul_.Tensor", (Ref(1), 2.0), (), None, 1)
+LIKE = replace(PACK, op="aten.empty_like.default")
+
+
 @pytest.mark.parametrize(
-    ("first", "read", "prepares"), [((PACK,), 5, True), ((LARGE,), 4, False), ((VIEW,), 2, False), ((), 1, False)]
+    ("first", "read", "prepares"),
+    [
+        ((PACK,), 5, True),
+        ((FOLD,), 1, True),
+        ((LARGE,), 4, False),
+        ((LIKE,), 5, False),
+        ((VIEW,), 2, False),
+        ((), 1, False),
+    ],
 )
 def test_prepared_weights_are_what_is_computed_from_parameters(
     first: tuple[Any, ...], read: int, prepares: bool

@@ -107,6 +107,15 @@ def test_a_constructors_own_seed_is_in_the_plan() -> None:
     assert [getattr(step, "op", None) for step in construct] == [plan.SEED, "aten.randn.default"]
 
 
+def test_a_seed_that_torch_refuses_is_refused_as_by_torch() -> None:
+    assert [one.kind for one in of(model("return x", "torch.manual_seed(1 << 64)")).refusals] == ["construct"]
+
+
+def test_a_limit_that_is_a_number_of_numpys_is_a_comparison() -> None:
+    found = of(model("import numpy\nreturn x / max(x.abs().max().item(), numpy.float32(1))"))
+    assert [one.kind for one in found.refusals] == ["untraced"]
+
+
 def test_a_limit_of_a_number_of_the_gpu_is_no_comparison() -> None:
     found = of(model("return x / max(x.abs().max().item(), 1e-8)"))
     assert found.plan is not None, found.refusals

@@ -100,16 +100,32 @@ def _is_view(call: plan.Call) -> bool:
 
 
 def prepares_weights(trace: plan.Trace) -> bool:
-    """Whether a call reads something that was computed from parameters before, and is none itself."""
+    """Whether a call reads what the constructor computed from parameters, and is none itself, or what the first call
+    did, wherever it lies: a step of that is kept for what a later call reads, and is no preparation if that repeats it.
+    """
     parameters = {id_ for name, id_ in trace.parameters if not name.startswith(plan.BUFFER)}
     weights, made = parameters | {id_ for _, id_ in trace.parameters}, set(parameters)
-    for step in plan.walk((*trace.construct, *trace.first)):
-        if not plan.reads(step) & made:
-            continue
-        if isinstance(step, plan.Call) and _is_view(step):
-            weights |= plan.defines(step) if plan.reads(step) & weights else set()
-        made |= plan.reads(step) | plan.defines(step)
+    repeated = {_place(step) for step in plan.walk(trace.steps)}
+    for steps in (trace.construct, trace.first):
+        for step in plan.walk(steps):
+            if not plan.reads(step) & made or _takes_sizes_alone(step):
+                continue
+            if isinstance(step, plan.Call) and _is_view(step):
+                weights |= plan.defines(step) if plan.reads(step) & weights else set()
+            elif steps is trace.first and _place(step) not in repeated:
+                return True
+            made |= plan.reads(step) | plan.defines(step)
     return any(plan.reads(step) & (made - weights) for step in plan.walk(trace.steps))
+
+
+def _place(step: plan.Call | plan.Launch) -> tuple[str | int, int]:
+    return step.op if isinstance(step, plan.Call) else step.kernel, step.line
+
+
+def _takes_sizes_alone(step: plan.Call | plan.Launch) -> bool:
+    """It makes a tensor as another is, without a look at what that holds."""
+    name = step.op.split(".")[1] if isinstance(step, plan.Call) else ""
+    return name.endswith("_like") or name.startswith("new_")
 
 
 def call_bytes(trace: plan.Trace) -> int:

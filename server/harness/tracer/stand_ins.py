@@ -123,7 +123,10 @@ def _random(recorder: Recorder) -> None:
 
     def manual_seed(seed: Any) -> Any:
         if recorder.is_constructing:
-            step = plan.Call(plan.SEED, (int(seed),), (), None, recorder.line())
+            number = int(seed)
+            if not -(1 << 63) <= number < 1 << 64:
+                raise RuntimeError("Overflow when unpacking long long")  # as torch does
+            step = plan.Call(plan.SEED, (number,), (), None, recorder.line())
             recorder.add(step, set(), set(), set())
         return torch.default_generator
 
@@ -220,7 +223,8 @@ def _chosen(plain: Callable[..., Any], symbolic: Callable[..., Any]) -> Callable
     """max or min: of two numbers one of which only a GPU knows, a symbol instead of a comparison."""
 
     def chosen(*values: Any, **options: Any) -> Any:
-        if len(values) == 2 and not options and any(isinstance(one, torch.SymInt | torch.SymFloat) for one in values):
+        others = [type(one) for one in values if not isinstance(one, torch.SymInt | torch.SymFloat)]
+        if len(values) == 2 and not options and others in ([], [builtins.int], [builtins.float]):  # not numpy's
             return symbolic(*values)
         return plain(*values, **options)
 
