@@ -520,14 +520,16 @@ def test_one_bad_row_never_ends_a_run() -> None:
             assert compute_score("k", "text", "nowhere", url=stub.url)["masked"] == 1
 
 
-def test_a_group_that_is_too_long_is_judged_in_halves() -> None:
+@pytest.mark.parametrize(("status", "pointers"), [(413, []), (400, ["/candidates"])])
+def test_a_group_that_is_too_long_is_judged_in_halves(status: int, pointers: list[str]) -> None:
     asked: list[int] = []
 
     def answer(call: Call) -> Reply:
         texts = [one["completion"] for one in call.body["candidates"]]
         asked.append(len(texts))
         if len(texts) > 2 or "long" in texts:
-            return document(413, {"code": "too_large", "detail": "the body"})
+            errors = [{"pointer": pointer} for pointer in pointers]
+            return document(status, {"code": "too_large", "detail": "the body", "errors": errors})
         return document(200, {"id": "g", "state": "done", "items": [verdict(float(text)) for text in texts]})
 
     with answering(answer) as url, pytest.warns(UserWarning, match="too_large: the body: 1 sample has no reward"):

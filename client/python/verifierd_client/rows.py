@@ -52,7 +52,9 @@ def judge_rows(client: Client, task: object, answers: Sequence[str], **options: 
             if is_of_run(error, task):
                 raise
             at = re.match(r"/candidates/(\d+)(/|$)", error.pointer)
-            if error.status == 413 and not error.pointer and len(left) > 1:  # the body, and no part of it
+            # The body, and no part of it; or more candidates than a group, or the daemon's queue, has room for.
+            is_long = (error.status, error.pointer) in ((413, ""), (400, "/candidates"))
+            if is_long and len(left) > 1:
                 for half in (left[: len(left) // 2], left[len(left) // 2 :]):
                     judged = judge_rows(client, task, [answers[row] for row in half], **options)
                     for row, each in zip(half, judged, strict=True):
