@@ -568,7 +568,7 @@ add_kernels(const struct feedback *f, struct buffer *out)
     {
         const char *name = string_of(kernel, "name");
         double spilled = number_or_nan(kernel, "spill_bytes");
-        if (!name || !(spilled > 0) || n++ == KERNELS_MAX)
+        if (!name || !(spilled > 0) || n++ >= KERNELS_MAX)
             continue;
         bool is_name = cause_is_name(name, strlen(name));
         buffer_printf(
