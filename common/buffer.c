@@ -66,7 +66,8 @@ buffer_add(struct buffer *b, const char *text)
 int
 buffer_printf(struct buffer *b, const char *format, ...)
 {
-    size_t room = b->is_short ? 0 : b->capacity - b->size; /* with that of the NUL */
+    size_t room =
+        !b->is_short && b->capacity > b->size ? b->capacity - b->size : 0; /* with that of the NUL */
     va_list args;
 
     /* Mostly there is room, and it is written at once. */

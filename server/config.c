@@ -103,7 +103,7 @@ static const struct setting table[] = {
       "most time between two canaries of a GPU that passed (docs/timing.md): when it is over, one comes "
       "before the next job, or at once where there is none; 0 is only at starts and after suspicious ends" },
     { "queue_limit", NUMBER, "submissions", "20000", 1, 10000000, FIELD(queue_limit), true,
-      "submissions that may wait; above it clients get 429" },
+      "submissions that may wait; above it clients get 429, and 400 for a group that is larger by itself" },
     { "quotas", TEXT, "CLIENT:LIMIT=N,...", "", 0, 0, FIELD(quotas), true,
       "what clients may use, separated by blanks: rate (submissions and registrations of tasks a minute), "
       "queued, running, gpu_s (seconds of devices a day); the client * is every other" },
