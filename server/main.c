@@ -150,7 +150,8 @@ stop_cb(uv_signal_t *handle, int number)
     log_info(NULL, "%s: stopping now, by SIGALRM where that takes more than %d s", strsignal(number),
              HURRIED_S);
     alarm(HURRIED_S);
-    funnel_drain(s->funnel, 0, funnel_drained_cb, s);
+    if (!s->is_stopping) /* else it is drained, and may be freed by now */
+        funnel_drain(s->funnel, 0, funnel_drained_cb, s);
 }
 
 /* --- settings that change --- */
