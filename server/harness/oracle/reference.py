@@ -807,29 +807,7 @@ class Reference:
             self.tf32_matters = bool(self.tf32_matters) or not _same(exact, own)
         if changed and asks.scatters:
             changed = self._scattered(model, tree, pristine, changed)
-        paths = [path for path, _ in exact]
-        result = Expected(
-            [leaf for _, leaf in exact],
-            [leaf for _, leaf in exact],
-            paths,
-            "own",
-            [0.0 if own is exact else _error(a, b) for (_, a), (_, b) in zip(own, exact, strict=True)],
-            bool(tf32 and self.tf32_matters),
-            [sample(leaf) if isinstance(leaf, torch.Tensor) else leaf for _, leaf in own],
-            asks.training,
-            is_extreme=asks.is_extreme,
-            changed=None if changed is None else tuple(changed),
-            on_host=self._on_host,
-        )
-        result.others = tuple(
-            leaf if isinstance(leaf, torch.Tensor) and is_coarse(leaf.dtype, error) else None
-            for (_, leaf), error in zip(own, result.errors, strict=True)
-        )
-        if any(view.is_floating_point() or view.is_complex() for view in pristine):
-            result.errors = [
-                max(error, AMBIGUOUS_LEAST) if _is_discrete(leaf) else error
-                for (_, leaf), error in zip(exact, result.errors, strict=True)
-            ]
+        result = self._in_own_precision(own, exact, pristine, changed, uses_tf32=bool(tf32 and self.tf32_matters))
         wide = self._wide(model, tree) if asks.fp64 and self._fits_fp64(tree, exact) else None
         if wide is None or not _is_alike(wide, own, dtypes=False):
             return result
@@ -870,6 +848,40 @@ class Reference:
             found.settled += (_error_of_any(a, [b, *others], scales[index], known[index]),)
             found.tied += (max(_share_that_differs(found, index, other) for other in others),)
         return found
+
+    def _in_own_precision(
+        self,
+        own: Leaves,
+        exact: Leaves,
+        pristine: list[torch.Tensor],
+        changed: list[Changed] | None,
+        *,
+        uses_tf32: bool,
+    ) -> Expected:
+        """Before anything wider is known: the answer without TF32, and how far the one with it, own, is from that."""
+        result = Expected(
+            [leaf for _, leaf in exact],
+            [leaf for _, leaf in exact],
+            [path for path, _ in exact],
+            "own",
+            [0.0 if own is exact else _error(a, b) for (_, a), (_, b) in zip(own, exact, strict=True)],
+            uses_tf32,
+            [sample(leaf) if isinstance(leaf, torch.Tensor) else leaf for _, leaf in own],
+            self._asks.training,
+            is_extreme=self._asks.is_extreme,
+            changed=None if changed is None else tuple(changed),
+            on_host=self._on_host,
+        )
+        result.others = tuple(
+            leaf if isinstance(leaf, torch.Tensor) and is_coarse(leaf.dtype, error) else None
+            for (_, leaf), error in zip(own, result.errors, strict=True)
+        )
+        if any(view.is_floating_point() or view.is_complex() for view in pristine):
+            result.errors = [
+                max(error, AMBIGUOUS_LEAST) if _is_discrete(leaf) else error
+                for (_, leaf), error in zip(exact, result.errors, strict=True)
+            ]
+        return result
 
     def _scatter(
         self, model: str, tree: Any, pristine: list[torch.Tensor], wide: Leaves, scales: Scales, known: Scales
