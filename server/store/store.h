@@ -437,7 +437,10 @@ struct submission_filter {
 };
 int reader_list_submissions(struct store_reader *r, const struct submission_filter *f,
                             store_submission_cb *row_cb, void *arg, struct error *err); /* newest first */
-/* The same rows, and of each no more than a table shows: brief.h's text, borrowed; NULL for one that has not ended. */
+/*
+ * The same rows, and of each no more than a table shows: brief.h's text, borrowed; NULL for one that has not ended, or
+ * that an earlier version stored without it.
+ */
 typedef bool store_brief_cb(void *arg, const char *id, const char *brief);
 int reader_list_briefs(struct store_reader *r, const struct submission_filter *f, store_brief_cb *row_cb,
                        void *arg, struct error *err);

@@ -139,6 +139,11 @@ a_table_is_read_without_its_verdicts(void **state)
     assert_int_equal(o.code, 0);
     assert_int_equal(reader_list_briefs(store_reader(r->store), &f, note_brief, &seen, &r->err), 0);
     assert_string_equal(seen.brief, brief);
+    /* As an earlier version left it. */
+    run_sql(r, "UPDATE submission SET brief = NULL");
+    assert_int_equal(reader_list_briefs(store_reader(r->store), &f, note_brief, &seen, &r->err), 0);
+    assert_string_equal(seen.id, row.id);
+    assert_string_equal(seen.brief, "");
     f.limit = 202;
     assert_int_equal(reader_list_briefs(store_reader(r->store), &f, note_brief, &seen, &r->err), ERR_INPUT);
 }
