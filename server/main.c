@@ -180,8 +180,8 @@ reload_cb(uv_signal_t *handle, int number)
     config_adopt(&s->config, &now, cold_setting_cb, NULL);
     config_release(&now);
     setup_log(&s->config);
-    http_reload(s->http, &s->config);
-    funnel_reload(s->funnel, &s->config);
+    http_reload(s->http);
+    funnel_reload(s->funnel);
     retention_reload(s->retention);
     if (audit_write(s->config.tokens, "operator", "reload", s->config.file, NULL, &err) != 0)
         log_error("audit", "%s", err.text);

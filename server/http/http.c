@@ -297,9 +297,8 @@ http_url(const struct http *h)
 }
 
 void
-http_reload(struct http *h, const struct config *config)
+http_reload(struct http *h)
 {
-    h->config = config;
     keyring_refresh(h->keyring);
 }
 

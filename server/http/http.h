@@ -16,7 +16,7 @@ struct retention;
 
 /*
  * Listen on config->listen and serve.
- *   config, funnel, store, retention   borrowed for its life (http_reload() names another config)
+ *   config, funnel, store, retention   borrowed for its life
  *   out                                given: http_stop(), and free with http_free() once that has called back
  * 0, ERR_SYS (err names the address), ERR_INPUT or ERR_NOMEM.
  */
@@ -26,8 +26,8 @@ int http_new(uv_loop_t *loop, const struct config *config, struct funnel *funnel
 /* "http://127.0.0.1:8080", with the port that was taken. View. */
 const char *http_url(const struct http *h);
 
-/* Later requests go by these settings; the address and the number of connections stay. */
-void http_reload(struct http *h, const struct config *config);
+/* The settings have changed in place: later requests go by them; address and number of connections stay. */
+void http_reload(struct http *h);
 
 /* Take no new connections, and answer every held request with the present state. */
 void http_drain(struct http *h);

@@ -23,15 +23,15 @@
 struct funnel;
 struct seen;
 
-/* store is borrowed for the funnel's life. Adopts the unfinished submissions of the store, and starts the workers. */
+/* config and store are borrowed for the funnel's life. Adopts the unfinished submissions of the store, and starts the workers. */
 int funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, struct funnel **out,
                struct error *err);
 /* After funnel_drain() has called back. NULL is fine. */
 void funnel_free(struct funnel *f);
 /* Stop taking and starting work; running stages get grace_ms; the rest goes back to queued. cb once workers are gone. */
 void funnel_drain(struct funnel *f, int64_t grace_ms, void (*cb)(void *arg), void *arg);
-/* New settings after SIGHUP; those that need a restart are logged and left. */
-void funnel_reload(struct funnel *f, const struct config *config);
+/* The settings have changed in place, after SIGHUP. */
+void funnel_reload(struct funnel *f);
 
 /* --- requests. The JSON documents are those of docs/http.md; they are borrowed. --- */
 

@@ -381,11 +381,10 @@ funnel_free(struct funnel *f)
 }
 
 void
-funnel_reload(struct funnel *f, const struct config *config)
+funnel_reload(struct funnel *f)
 {
-    f->config = config;
-    clients_configure(f->clients, config->quotas);
-    scheduler_pause(f->scheduler, judges_nothing(config));
+    clients_configure(f->clients, f->config->quotas);
+    scheduler_pause(f->scheduler, judges_nothing(f->config));
     reuse_keys_forget(f->reuse_keys);
     for (int i = 0; i < f->n_device_workers; i++)
         device_worker_reconfigured(f->device_workers[i]);

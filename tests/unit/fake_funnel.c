@@ -93,10 +93,9 @@ funnel_drain(struct funnel *f, int64_t grace_ms, void (*cb)(void *arg), void *ar
 }
 
 void
-funnel_reload(struct funnel *f, const struct config *config)
+funnel_reload(struct funnel *f)
 {
     (void)f;
-    (void)config;
 }
 
 void
