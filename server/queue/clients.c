@@ -17,7 +17,7 @@
 
 struct client {
     UT_hash_handle hh;
-    const struct clients *all;
+    struct clients *all;
     struct fair_share cpu, device;
     struct usage usage;
     int64_t submissions, registrations; /* that are not finished */
@@ -31,7 +31,8 @@ struct clients {
     struct client *by_name;
     unsigned sweep_at; /* at this number of records, look for some to remove */
     struct quotas quotas;
-    char *limits; /* of them; NULL: no limit */
+    char *limits;   /* of them; NULL: no limit */
+    int64_t coming; /* of all */
 };
 
 struct clients *
@@ -112,6 +113,12 @@ clients_limits(const struct clients *cs)
     return cs->limits;
 }
 
+int64_t
+clients_coming(const struct clients *cs)
+{
+    return cs->coming;
+}
+
 const struct quota *
 clients_quota(const struct clients *cs, const char *name)
 {
@@ -169,6 +176,7 @@ void
 client_expect(struct client *c, int64_t n)
 {
     c->coming += n;
+    c->all->coming += n;
 }
 
 void

@@ -47,6 +47,7 @@ int64_t client_registrations(const struct client *c); /* that it asked for and t
 
 /* n submissions that were admitted are on their way to the store; n < 0: they have come, or will not. */
 void client_expect(struct client *c, int64_t n);
+int64_t clients_coming(const struct clients *cs); /* of all clients */
 
 /* One of them has a CPU slot or a device from now on, and until the other call. */
 void client_begin_run(struct client *c);

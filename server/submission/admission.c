@@ -16,7 +16,7 @@ int64_t
 admission_waiting(const struct funnel *f)
 {
     return f->n_asking[FAIR_INTERACTIVE] + f->n_asking[FAIR_BATCH] + flight_following(&f->flight) +
-           scheduler_waiting(f->scheduler) + elsewhere_owned(f->elsewhere) + f->coming;
+           scheduler_waiting(f->scheduler) + elsewhere_owned(f->elsewhere) + clients_coming(f->clients);
 }
 
 int

@@ -63,7 +63,6 @@ struct funnel {
     struct reuse_keys *reuse_keys;
 
     struct clients *clients;
-    int64_t coming; /* submissions that were admitted, and that the store does not have yet */
     struct scheduler *scheduler;
 
     void (*begin)(struct submission *s);                  /* it has a slot: driver.c */

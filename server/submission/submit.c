@@ -87,10 +87,8 @@ release(void *arg)
 static void
 intake_free(struct intake *in)
 {
-    if (in->client) {
+    if (in->client)
         client_expect(in->client, -(int64_t)in->request.n);
-        in->funnel->coming -= (int64_t)in->request.n;
-    }
     if (in->is_group) {
         pending_work(in->funnel->pending, &in->work, release, free, in);
         return;
@@ -285,10 +283,8 @@ admit(struct intake *in, struct funnel_answer *a)
         clients_note(in->funnel->clients, in->request.client, &in->usage);
     enum funnel_refusal refusal =
         admission_check_quota(in->funnel, in->request.client, in->request.n + registers, a);
-    if (refusal == FUNNEL_OK && (in->client = clients_get(in->funnel->clients, in->request.client))) {
+    if (refusal == FUNNEL_OK && (in->client = clients_get(in->funnel->clients, in->request.client)))
         client_expect(in->client, (int64_t)in->request.n); /* others ask before the store has them */
-        in->funnel->coming += (int64_t)in->request.n;
-    }
     return refusal;
 }
 
