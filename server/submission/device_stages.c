@@ -57,8 +57,9 @@ device_stages_open(struct submission *s, struct device_worker *l, stage_ended_cb
     json_object_set(j->env, "driver",
                     device_worker_gpu(l) ? json_object_get(device_worker_gpu(l), "driver") : json_null());
     json_object_set_new(j->env, "device", json_string(device_worker_device(l)));
-    json_object_set_new(j->env, "calibration",
-                        calibration_brief(s->funnel, json_string_value(json_object_get(j->env, "gpu"))));
+    json_object_set_new(
+        j->env, "calibration",
+        calibration_brief(s->funnel->calibrations, json_string_value(json_object_get(j->env, "gpu"))));
     const struct job_submission job = {
         .task_id = s->job.reference,
         .entry = j->entry,

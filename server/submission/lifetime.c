@@ -287,6 +287,7 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     f->store = store;
     f->scratch_lock = -1;
     f->counters = counters_new();
+    f->calibrations = calibrations_new();
     f->clients = clients_new();
     f->registrar = registrar_new();
     f->pending = pending_new(loop, check_drained, f);
@@ -296,7 +297,8 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     f->elsewhere = elsewhere_new(loop, store, others_seen_cb, f);
     f->groups = groups_new(loop, group_progress_deadline_cb, f);
     /* On failure the process ends: what was started dies with its channels. */
-    if (!f->counters || !f->clients || !f->registrar || !f->pending || !f->groups || !f->elsewhere)
+    if (!f->calibrations || !f->counters || !f->clients || !f->registrar || !f->pending || !f->groups ||
+        !f->elsewhere)
         return error_set(err, ERR_NOMEM, "no memory for the funnel");
     uv_timer_init(loop, &f->record_timer);
     uv_timer_init(loop, &f->drain_timer);
@@ -314,7 +316,7 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     if (rc == 0)
         rc = start_workers(f, err);
     if (rc == 0)
-        rc = calibration_load(f, err);
+        rc = reader_each_calibration(store_reader(store), calibrations_add_cb, f->calibrations, err);
     if (rc == 0 && !(f->reuse_keys = reuse_keys_new(config->harness)))
         rc = error_set(err, ERR_NOMEM, "no memory for the keys of verdicts");
     clients_configure(f->clients, config->quotas);
@@ -364,7 +366,7 @@ funnel_free(struct funnel *f)
     counters_free(f->counters);
     registrar_free(f->registrar);
     pending_free(f->pending);
-    json_decref(f->calibrations);
+    calibrations_free(f->calibrations);
     json_decref(f->baselines);
     for (int role = 0; role < CHILD_RUN; role++)
         prefork_pool_free(f->stage_pools[role]);

@@ -18,6 +18,7 @@
 #include "server/workers/zygote.h"
 
 struct asking;
+struct calibrations;
 struct cgroups;
 struct clients;
 struct counters;
@@ -53,9 +54,9 @@ struct funnel {
     struct groups *groups;
     struct registrar *registrar;
 
-    json_t *calibrations; /* the newest by the GPU's name */
-    struct norms *norms;  /* of the canaries of all GPUs */
-    json_t *baselines;    /* by task and device: what torch.compile makes of the reference */
+    struct calibrations *calibrations;
+    struct norms *norms; /* of the canaries of all GPUs */
+    json_t *baselines;   /* by task and device: what torch.compile makes of the reference */
 
     struct asking *askings; /* submissions that wait for a read of the store (reuse.c) */
     int64_t n_asking[FAIR_URGENCIES];

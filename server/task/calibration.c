@@ -34,32 +34,45 @@ document_of(const struct calibration_row *row)
     return ptr_take(&out);
 }
 
-static void
-loaded_cb(void *arg, const struct calibration_row *row)
+struct calibrations {
+    json_t *newest; /* by the GPU's name */
+};
+
+struct calibrations *
+calibrations_new(void)
 {
-    struct funnel *f = arg;
+    struct calibrations *c = calloc(1, sizeof(*c));
+
+    if (c)
+        c->newest = json_object();
+    return c;
+}
+
+void
+calibrations_free(struct calibrations *c)
+{
+    if (c)
+        json_decref(c->newest);
+    free(c);
+}
+
+void
+calibrations_add_cb(void *arg, const struct calibration_row *row)
+{
+    const struct calibrations *c = arg;
     json_t *document = document_of(row);
 
     if (document)
-        json_object_set_new(f->calibrations, row->gpu, document);
+        json_object_set_new(c->newest, row->gpu, document);
     else
         log_warn(NULL, "the calibration %s in the store cannot be read", row->id);
 }
 
-int
-calibration_load(struct funnel *f, struct error *err)
-{
-    f->calibrations = json_object();
-    if (!f->calibrations)
-        return error_set(err, ERR_NOMEM, "no memory for the calibrations");
-    return reader_each_calibration(store_reader(f->store), loaded_cb, f, err);
-}
-
 json_t *
-calibration_brief(const struct funnel *f, const char *gpu)
+calibration_brief(const struct calibrations *c, const char *gpu)
 {
     static const char *const keys[] = { "id", "created", "bias", "spread" };
-    json_t *known = gpu ? json_object_get(f->calibrations, gpu) : NULL;
+    json_t *known = gpu ? json_object_get(c->newest, gpu) : NULL;
 
     if (!known)
         return json_null();
@@ -75,7 +88,7 @@ funnel_calibrations(struct funnel *f)
     json_t *items = json_array(), *known;
     const char *gpu;
 
-    json_object_foreach(f->calibrations, gpu, known) json_array_append(items, known);
+    json_object_foreach(f->calibrations->newest, gpu, known) json_array_append(items, known);
     return json_pack("{s:o}", "items", items);
 }
 
@@ -146,7 +159,7 @@ stored_cb(void *arg, int code, const struct error *err)
     struct funnel_answer answer = { .refusal = FUNNEL_OK, .is_new = true };
 
     if (code == 0) {
-        loaded_cb(f, &a->row);
+        calibrations_add_cb(f->calibrations, &a->row);
         snprintf(answer.id, sizeof(answer.id), "%s", a->row.id);
     } else {
         answer.refusal = FUNNEL_UNAVAILABLE;

@@ -4,12 +4,14 @@
 
 #include <jansson.h>
 
-#include "common/error.h"
+struct calibration_row;
+struct calibrations;
 
-struct funnel;
-
-int calibration_load(struct funnel *f, struct error *err);
-json_t *calibration_brief(const struct funnel *f,
-                          const char *gpu); /* given: for "env"; null where there is none */
+struct calibrations *calibrations_new(void);    /* NULL: no memory */
+void calibrations_free(struct calibrations *c); /* NULL is fine */
+/* Of calibrations, for reader_each_calibration(): it is the newest of its GPU. */
+void calibrations_add_cb(void *arg, const struct calibration_row *row);
+/* Given: for "env"; null where there is none. */
+json_t *calibration_brief(const struct calibrations *c, const char *gpu);
 
 #endif

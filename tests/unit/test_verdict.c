@@ -15,7 +15,6 @@
 #include "common/stages.h"
 #include "server/submission/attempt.h"
 #include "server/submission/failure.h"
-#include "server/submission/parts.h"
 #include "server/verdict/rewards.h"
 #include "server/submission/state.h"
 #include "server/submission/submission.h"
@@ -574,19 +573,20 @@ ends_are_told_in_words(void **state)
 static void
 a_calibration_is_told_of_its_own_gpu(void **state)
 {
-    struct funnel f = { .calibrations =
-                            json_loads("{\"H200\":{\"gpu\":\"H200\",\"id\":\"x\",\"created\":\"now\","
-                                       "\"bias\":0.001,\"spread\":0.002,\"runs\":[]}}",
-                                       0, NULL) };
+    const struct calibration_row row = { .id = "x",
+                                         .gpu = "H200",
+                                         .document = "{\"bias\":0.001,\"spread\":0.002,\"runs\":[]}" };
+    struct calibrations *all = calibrations_new();
     (void)state;
-    AUTO_JSON json_t *known = calibration_brief(&f, "H200");
-    AUTO_JSON json_t *other = calibration_brief(&f, "B200");
-    AUTO_JSON json_t *none = calibration_brief(&f, NULL);
+    calibrations_add_cb(all, &row);
+    AUTO_JSON json_t *known = calibration_brief(all, "H200");
+    AUTO_JSON json_t *other = calibration_brief(all, "B200");
+    AUTO_JSON json_t *none = calibration_brief(all, NULL);
     assert_true(number_at(known, NULL, "bias") == 0.001 && number_at(known, NULL, "spread") == 0.002);
     assert_string_equal(text_at(known, "id"), "x");
     assert_null(json_object_get(known, "runs"));
     assert_true(json_is_null(other) && json_is_null(none));
-    json_decref(f.calibrations);
+    calibrations_free(all);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
