@@ -30,6 +30,7 @@
 #include "server/submission/single_flight.h"
 #include "server/submission/state.h"
 #include "server/submission/submission.h"
+#include "server/task/baseline.h"
 #include "server/task/calibration.h"
 #include "server/task/canaries.h"
 #include "server/task/registrar.h"
@@ -288,6 +289,7 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     f->scratch_lock = -1;
     f->counters = counters_new();
     f->calibrations = calibrations_new();
+    f->baselines = baselines_new();
     f->clients = clients_new();
     f->registrar = registrar_new();
     f->pending = pending_new(loop, check_drained, f);
@@ -297,8 +299,8 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     f->elsewhere = elsewhere_new(loop, store, others_seen_cb, f);
     f->groups = groups_new(loop, group_progress_deadline_cb, f);
     /* On failure the process ends: what was started dies with its channels. */
-    if (!f->calibrations || !f->counters || !f->clients || !f->registrar || !f->pending || !f->groups ||
-        !f->elsewhere)
+    if (!f->calibrations || !f->baselines || !f->counters || !f->clients || !f->registrar || !f->pending ||
+        !f->groups || !f->elsewhere)
         return error_set(err, ERR_NOMEM, "no memory for the funnel");
     uv_timer_init(loop, &f->record_timer);
     uv_timer_init(loop, &f->drain_timer);
@@ -367,7 +369,7 @@ funnel_free(struct funnel *f)
     registrar_free(f->registrar);
     pending_free(f->pending);
     calibrations_free(f->calibrations);
-    json_decref(f->baselines);
+    baselines_free(f->baselines);
     for (int role = 0; role < CHILD_RUN; role++)
         prefork_pool_free(f->stage_pools[role]);
     zygote_free(f->static_zygote);

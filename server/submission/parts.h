@@ -6,7 +6,6 @@
 
 #include <stdbool.h>
 
-#include <jansson.h>
 #include <uv.h>
 
 #include "server/config.h"
@@ -18,6 +17,7 @@
 #include "server/workers/zygote.h"
 
 struct asking;
+struct baselines;
 struct calibrations;
 struct cgroups;
 struct clients;
@@ -56,7 +56,7 @@ struct funnel {
 
     struct calibrations *calibrations;
     struct norms *norms; /* of the canaries of all GPUs */
-    json_t *baselines;   /* by task and device: what torch.compile makes of the reference */
+    struct baselines *baselines;
 
     struct asking *askings; /* submissions that wait for a read of the store (reuse.c) */
     int64_t n_asking[FAIR_URGENCIES];

@@ -1,6 +1,7 @@
 #include "server/task/baseline.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/auto.h"
@@ -33,6 +34,28 @@
 #define BASELINES_MAX 4096
 #define COMPILE_STAGES 3 /* stage limits that compiling and checking may take together */
 
+struct baselines {
+    json_t *kept; /* by the hash of what a ratio depends on */
+};
+
+struct baselines *
+baselines_new(void)
+{
+    struct baselines *b = calloc(1, sizeof(*b));
+
+    if (b)
+        b->kept = json_object();
+    return b;
+}
+
+void
+baselines_free(struct baselines *b)
+{
+    if (b)
+        json_decref(b->kept);
+    free(b);
+}
+
 /*
  * Everything that the ratio may depend on, the whole policy included, so that ratios of few trials are not used for
  * another policy. "": no memory.
@@ -53,7 +76,7 @@ key_of(const struct attempt *j, char out[HASH_TEXT_SIZE])
 static void
 keep(struct submission *s)
 {
-    struct funnel *f = s->funnel;
+    json_t *kept = s->funnel->baselines->kept;
     const struct attempt *j = s->attempt;
     const char *outcome = json_string_value(json_object_get(j->baseline, "outcome"));
     char key[HASH_TEXT_SIZE] = "";
@@ -61,11 +84,9 @@ keep(struct submission *s)
     key_of(j, key);
     if (!*key || !outcome || strcmp(outcome, "inconclusive") == 0 || strcmp(outcome, "lost") == 0)
         return;
-    if (!f->baselines)
-        f->baselines = json_object();
-    if (!json_object_get(f->baselines, key) && json_object_size(f->baselines) >= BASELINES_MAX)
-        json_object_del(f->baselines, json_object_iter_key(json_object_iter(f->baselines))); /* the oldest */
-    json_object_set(f->baselines, key, j->baseline);
+    if (!json_object_get(kept, key) && json_object_size(kept) >= BASELINES_MAX)
+        json_object_del(kept, json_object_iter_key(json_object_iter(kept))); /* the oldest */
+    json_object_set(kept, key, j->baseline);
 }
 
 /* --- how it went --- */
@@ -162,7 +183,7 @@ baseline_begin(struct submission *s)
     if (!is_wanted(j))
         return false;
     key_of(j, key);
-    json_t *known = json_object_get(s->funnel->baselines, key);
+    json_t *known = json_object_get(s->funnel->baselines->kept, key);
     if (known) {
         j->baseline = json_deep_copy(known);
         json_object_set_new(j->baseline, "cached", json_true());

@@ -4,8 +4,13 @@
 
 #include <stdbool.h>
 
+struct baselines;
 struct stage_report;
 struct submission;
+
+/* Those that were measured, of all tasks. NULL: no memory. */
+struct baselines *baselines_new(void);
+void baselines_free(struct baselines *b); /* NULL is fine */
 
 /* After a timing that was measured. True: the device is at it, and its reports are baseline_report()'s from here on. */
 bool baseline_begin(struct submission *s);
