@@ -17,7 +17,6 @@
 #include "server/submission/parts.h"
 #include "server/submission/pending.h"
 #include "server/submission/seen.h"
-#include "server/submission/single_flight.h"
 #include "server/submission/state.h"
 #include "server/submission/submission.h"
 
@@ -29,8 +28,6 @@
 static int
 cancel_one(struct submission *s, struct error *err)
 {
-    struct funnel *f = s->funnel;
-
     if (state_is_final(s->state) || s->is_cancelled || (s->attempt && s->attempt->is_finishing))
         return error_set(err, ERR_CONFLICT, "%s is finished", s->id);
     if (s->is_claiming) { /* it ends as soon as it has begun */
@@ -44,10 +41,7 @@ cancel_one(struct submission *s, struct error *err)
     }
     if (s->state == STATE_QUEUED)
         return error_set(err, ERR_NOMEM, "no memory to cancel %s", s->id);
-    if (s->member.is_parked)
-        group_unpark(s->group, &s->member);
-    else
-        scheduler_remove(f->scheduler, &s->job);
+    submission_leave_queue(s);
     submission_conclude(s, EVENT_CANCEL);
     return 0;
 }
@@ -139,10 +133,7 @@ cancel_batch(struct batch *b, enum cancel_reason why)
     for (int i = 0; i < n; i++) {
         struct submission *s = b->all[i];
         s->cancel_reason = why;
-        if (flight_is_following(&s->flight))
-            submission_leave_flight(s);
-        else if (scheduler_waits(&s->job))
-            scheduler_remove(b->funnel->scheduler, &s->job);
+        submission_leave_queue(s);
         submission_move(s, EVENT_CANCEL);
     }
     pending_work(b->funnel->pending, &b->work, fill_batch, filled_cb, b);

@@ -21,7 +21,6 @@
 #include "server/submission/registry.h"
 #include "server/submission/reuse.h"
 #include "server/submission/seen.h"
-#include "server/submission/single_flight.h"
 #include "server/submission/state.h"
 #include "server/submission/submission.h"
 #include "server/workers/device_worker.h"
@@ -122,18 +121,6 @@ is_shared(const struct node *n)
 
 /* --- the lease --- */
 
-/* It waits for nothing here any more. */
-static void
-leave_queue(struct submission *s)
-{
-    if (flight_is_following(&s->flight))
-        submission_leave_flight(s);
-    else if (s->member.is_parked)
-        group_unpark(s->group, &s->member);
-    else if (scheduler_waits(&s->job))
-        scheduler_remove(s->funnel->scheduler, &s->job);
-}
-
 /* False: it stays, since it is not claimed, or its end is on its way into the store, which decides. */
 static bool
 begin_drop(struct submission *s)
@@ -146,7 +133,7 @@ begin_drop(struct submission *s)
         submission_stop(s);
         return false;
     }
-    leave_queue(s);
+    submission_leave_queue(s);
     return true;
 }
 
@@ -574,7 +561,7 @@ checked_cb(void *arg)
         struct submission *s = c->items[i].is_unfinished ? NULL : submission_by_id(f, c->items[i].id);
         if (!s || !is_unclaimed(s))
             continue;
-        leave_queue(s);
+        submission_leave_queue(s);
         f->taken(s);
     }
     for (size_t i = 0; i < c->norders && !f->is_stopping; i++)

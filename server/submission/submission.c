@@ -110,11 +110,19 @@ submission_will_park(const struct submission *s)
 }
 
 void
-submission_leave_flight(struct submission *s)
+submission_leave_queue(struct submission *s)
 {
-    flight_leave(&s->funnel->flight, &s->flight);
-    if (s->group)
-        group_end_following(s->group);
+    struct funnel *f = s->funnel;
+
+    if (flight_is_following(&s->flight)) {
+        flight_leave(&f->flight, &s->flight);
+        if (s->group)
+            group_end_following(s->group);
+    } else if (s->member.is_parked) {
+        group_unpark(s->group, &s->member);
+    } else if (scheduler_waits(&s->job)) {
+        scheduler_remove(f->scheduler, &s->job);
+    }
 }
 
 bool

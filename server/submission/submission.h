@@ -87,8 +87,9 @@ void submission_waits(struct submission *s);
 bool submission_will_park(const struct submission *s);
 /* It was cancelled, or is to go back into the queue, and its processes are to end first. */
 bool submission_is_stopped(const struct submission *s);
-void submission_leave_flight(struct submission *s); /* it follows its primary no more */
-void submission_stop(struct submission *s);         /* that was set: end its processes */
+/* It waits no more: for a slot or a device, for the verdict that it follows, or for its group to choose. */
+void submission_leave_queue(struct submission *s);
+void submission_stop(struct submission *s); /* that was set: end its processes */
 /*
  * Reports to the store whether its present attempt counts if the daemon dies now: while it has a slot or a device
  * (is_running), and not while it waits for a device.
