@@ -8,6 +8,7 @@
 #include "server/submission/elsewhere.h"
 #include "server/submission/funnel.h"
 #include "server/submission/parts.h"
+#include "server/submission/reuse.h"
 #include "server/submission/single_flight.h"
 
 #define RETRY_AFTER_MAX_S 60
@@ -15,8 +16,9 @@
 int64_t
 admission_waiting(const struct funnel *f)
 {
-    return f->n_asking[FAIR_INTERACTIVE] + f->n_asking[FAIR_BATCH] + flight_following(&f->flight) +
-           scheduler_waiting(f->scheduler) + elsewhere_owned(f->elsewhere) + clients_coming(f->clients);
+    return reuse_asking(f->reuse, FAIR_INTERACTIVE) + reuse_asking(f->reuse, FAIR_BATCH) +
+           flight_following(&f->flight) + scheduler_waiting(f->scheduler) + elsewhere_owned(f->elsewhere) +
+           clients_coming(f->clients);
 }
 
 int

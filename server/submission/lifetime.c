@@ -292,6 +292,7 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     f->baselines = baselines_new();
     f->clients = clients_new();
     f->registrar = registrar_new();
+    f->reuse = reuse_new();
     f->pending = pending_new(loop, check_drained, f);
     f->begin = driver_begin;
     f->ended = submission_ended;
@@ -299,8 +300,8 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     f->elsewhere = elsewhere_new(loop, store, others_seen_cb, f);
     f->groups = groups_new(loop, group_progress_deadline_cb, f);
     /* On failure the process ends: what was started dies with its channels. */
-    if (!f->calibrations || !f->baselines || !f->counters || !f->clients || !f->registrar || !f->pending ||
-        !f->groups || !f->elsewhere)
+    if (!f->calibrations || !f->baselines || !f->reuse || !f->counters || !f->clients || !f->registrar ||
+        !f->pending || !f->groups || !f->elsewhere)
         return error_set(err, ERR_NOMEM, "no memory for the funnel");
     uv_timer_init(loop, &f->record_timer);
     uv_timer_init(loop, &f->drain_timer);
@@ -364,6 +365,7 @@ funnel_free(struct funnel *f)
     groups_free(f->groups);
     scheduler_free(f->scheduler);
     clients_free(f->clients);
+    free(f->reuse);
     reuse_keys_free(f->reuse_keys);
     counters_free(f->counters);
     registrar_free(f->registrar);

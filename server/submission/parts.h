@@ -16,7 +16,6 @@
 #include "server/workers/devices.h"
 #include "server/workers/zygote.h"
 
-struct asking;
 struct baselines;
 struct calibrations;
 struct cgroups;
@@ -28,6 +27,7 @@ struct node;
 struct norms;
 struct pending;
 struct registrar;
+struct reuse;
 struct reuse_keys;
 struct scheduler;
 struct prefork_pool;
@@ -58,8 +58,7 @@ struct funnel {
     struct norms *norms; /* of the canaries of all GPUs */
     struct baselines *baselines;
 
-    struct asking *askings; /* submissions that wait for a read of the store (reuse.c) */
-    int64_t n_asking[FAIR_URGENCIES];
+    struct reuse *reuse;
     struct single_flight flight;
     struct reuse_keys *reuse_keys;
 

@@ -96,9 +96,26 @@ device_seconds(json_t *verdict)
 
 /* --- asking --- */
 
+struct reuse {
+    struct asking *askings; /* in the order of the requests */
+    int64_t n[FAIR_URGENCIES];
+};
+
+struct reuse *
+reuse_new(void)
+{
+    return calloc(1, sizeof(struct reuse));
+}
+
+int64_t
+reuse_asking(const struct reuse *r, int urgency)
+{
+    return r->n[urgency];
+}
+
 /* A read of the store for a waiting submission: a verdict, and what reusing it needs. It is dropped if s is gone. */
 struct asking {
-    struct asking *prev, *next; /* in the order of the requests */
+    struct asking *prev, *next;
     struct funnel *funnel;
     char id[ID_SIZE];
     char primary[ID_SIZE]; /* the submission whose verdict it is; "": the newest under one of the keys */
@@ -195,8 +212,8 @@ finish(struct asking *a)
     struct funnel *f = a->funnel;
     struct submission *s = submission_by_id(f, a->id);
 
-    DL_DELETE(f->askings, a);
-    f->n_asking[a->urgency]--;
+    DL_DELETE(f->reuse->askings, a);
+    f->reuse->n[a->urgency]--;
     if (s && s->asking == a) {
         s->asking = NULL;
         if (s->state == STATE_QUEUED && !f->is_stopping && !is_answered(s, a))
@@ -214,11 +231,11 @@ static void
 asked_cb(void *arg)
 {
     struct asking *a = arg;
-    struct funnel *f = a->funnel;
+    const struct reuse *r = a->funnel->reuse;
 
     a->is_read = true;
-    while (f->askings && f->askings->is_read)
-        finish(f->askings);
+    while (r->askings && r->askings->is_read)
+        finish(r->askings);
 }
 
 static struct asking *
@@ -247,8 +264,8 @@ ask(struct submission *s, struct asking *a)
         return false;
     }
     s->asking = a;
-    DL_APPEND(f->askings, a);
-    f->n_asking[a->urgency = s->job.urgency]++;
+    DL_APPEND(f->reuse->askings, a);
+    f->reuse->n[a->urgency = s->job.urgency]++;
     pending_begin_write(f->pending);
     return true;
 }

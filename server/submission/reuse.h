@@ -3,8 +3,15 @@
 #define SUBMISSION_REUSE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
+struct reuse;
 struct submission;
+
+/* Those that wait for the store. Given: free(), when none is left. NULL: no memory. */
+struct reuse *reuse_new(void);
+/* How many they are. urgency: FAIR_INTERACTIVE or FAIR_BATCH. */
+int64_t reuse_asking(const struct reuse *r, int urgency);
 
 /* A new submission to the queue, to its primary, or to its end. */
 void reuse_enqueue(struct submission *s);

@@ -13,6 +13,7 @@
 #include "server/submission/parts.h"
 #include "server/submission/pending.h"
 #include "server/submission/registry.h"
+#include "server/submission/reuse.h"
 #include "server/submission/single_flight.h"
 #include "server/task/registrar.h"
 #include "server/workers/device_worker.h"
@@ -89,8 +90,8 @@ print_queues(const struct funnel *f, struct buffer *out)
                   "{\"queued\":{\"interactive\":%lld,\"batch\":%lld},\"ready\":{\"interactive\":%lld,"
                   "\"batch\":%lld},\"waiting\":%lld,\"limit\":%lld,\"cpu_running\":%lld,\"cpu_slots\":%lld,"
                   "\"gpu_running\":%lld,\"registering\":%lld,\"joined\":%lld",
-                  (long long)n.queued[FAIR_INTERACTIVE] + f->n_asking[FAIR_INTERACTIVE],
-                  (long long)n.queued[FAIR_BATCH] + f->n_asking[FAIR_BATCH],
+                  (long long)n.queued[FAIR_INTERACTIVE] + reuse_asking(f->reuse, FAIR_INTERACTIVE),
+                  (long long)n.queued[FAIR_BATCH] + reuse_asking(f->reuse, FAIR_BATCH),
                   (long long)n.ready[FAIR_INTERACTIVE], (long long)n.ready[FAIR_BATCH],
                   (long long)admission_waiting(f), (long long)f->config->queue_limit,
                   (long long)n.cpu_running, (long long)n.slots, (long long)n.gpu_running,
