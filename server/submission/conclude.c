@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <utlist.h>
-
 #include "common/auto.h"
 #include "common/buffer.h"
 #include "common/classes.h"
@@ -21,6 +19,7 @@
 #include "server/submission/parts.h"
 #include "server/submission/pending.h"
 #include "server/submission/recheck.h"
+#include "server/submission/retry.h"
 #include "server/submission/reuse_keys.h"
 #include "server/submission/state.h"
 #include "server/submission/submission.h"
@@ -31,8 +30,6 @@
  * (ended.c). A write that the store refused, or that lacked memory, is repeated. Or the submission goes back into the
  * queue.
  */
-
-#define RECORD_RETRY_MS 1000
 
 static void record(struct submission *s);
 static void settle(struct submission *s);
@@ -53,56 +50,9 @@ recorded_cb(void *arg, int code, const struct error *err)
         f->taken(s);
     } else {
         log_error(s->id, "its verdict is not stored yet: %s", err->text);
-        DL_APPEND(f->unrecorded, s);
-        submission_try_later(f);
+        retry_later(s, record);
     }
     pending_end_write(f->pending);
-}
-
-/* They have a slot still. */
-static void
-begin_unclaimed(struct funnel *f)
-{
-    struct submission *s, *next, *list = f->unclaimed;
-
-    f->unclaimed = NULL;
-    DL_FOREACH_SAFE(list, s, next)
-    {
-        DL_DELETE(list, s);
-        if (!pending_is_draining(f->pending) || s->is_cancelled) {
-            f->begin(s);
-            continue;
-        }
-        s->is_claiming = false;
-        scheduler_release_slot(f->scheduler, &s->job);
-        scheduler_add_for_slot(f->scheduler, &s->job, true);
-    }
-}
-
-static void
-record_timer_cb(uv_timer_t *timer)
-{
-    struct funnel *f = timer->data;
-    struct submission *s, *next, *list = f->unrecorded;
-
-    f->unrecorded = NULL;
-    DL_FOREACH_SAFE(list, s, next)
-    {
-        DL_DELETE(list, s);
-        if (s->attempt->row.verdict)
-            record(s);
-        else
-            settle(s);
-    }
-    begin_unclaimed(f);
-    scheduler_kick(f->scheduler);
-}
-
-void
-submission_try_later(struct funnel *f)
-{
-    if (!uv_is_active((uv_handle_t *)&f->record_timer))
-        uv_timer_start(&f->record_timer, record_timer_cb, RECORD_RETRY_MS, 0);
 }
 
 static void
@@ -200,8 +150,7 @@ submission_concluded(struct submission *s)
 
     if (!j->row.verdict) {
         log_error(s->id, "no memory for its verdict: it is tried again");
-        DL_APPEND(f->unrecorded, s);
-        submission_try_later(f);
+        retry_later(s, settle);
         return;
     }
     counters_finish(f->counters, class_find(j->row.class_), seconds_taken(&j->row), false);

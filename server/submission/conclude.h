@@ -8,7 +8,6 @@
 
 #include "server/submission/state.h"
 
-struct funnel;
 struct submission;
 struct submission_row;
 
@@ -29,8 +28,6 @@ int submission_conclude_as(struct submission *s, const struct submission_row *fr
 void submission_return(struct submission *s, bool gives_back);
 /* Of one that is queued, and was claimed all the same: it waits in the store for any node. */
 void submission_release(struct submission *s);
-/* A verdict that could not be stored or a submission that could not begin is tried again in a second. */
-void submission_try_later(struct funnel *f);
 
 /* Ready, and not among those that its group times: ends it. */
 void submission_end_untimed(struct submission *s);

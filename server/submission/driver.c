@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <utlist.h>
-
 #include "common/classes.h"
 #include "common/clock.h"
 #include "common/log.h"
@@ -27,6 +25,7 @@
 #include "server/submission/node.h"
 #include "server/submission/parts.h"
 #include "server/submission/pending.h"
+#include "server/submission/retry.h"
 #include "server/submission/stage_end.h"
 #include "server/submission/state.h"
 #include "server/submission/story.h"
@@ -170,6 +169,21 @@ begin_claimed(struct submission *s, struct loading *l)
     stage_ended(s, &end);
 }
 
+/* It has a slot still. */
+static void
+begin_again(struct submission *s)
+{
+    struct funnel *f = s->funnel;
+
+    if (!pending_is_draining(f->pending) || s->is_cancelled) {
+        driver_begin(s);
+        return;
+    }
+    s->is_claiming = false;
+    scheduler_release_slot(f->scheduler, &s->job);
+    scheduler_add_for_slot(f->scheduler, &s->job, true);
+}
+
 /* The store could not be read. It is claimed once more, as the same attempt: another node may have it by then. */
 static void
 begin_later(struct submission *s, const struct error *err)
@@ -178,8 +192,7 @@ begin_later(struct submission *s, const struct error *err)
     s->is_claimed = s->is_exhausted; /* which ends as it was found, without another claim */
     s->claim.attempts -= !s->is_exhausted;
     s->is_claiming = true;
-    DL_APPEND(s->funnel->unclaimed, s);
-    submission_try_later(s->funnel);
+    retry_later(s, begin_again);
 }
 
 static void
@@ -211,8 +224,7 @@ load(struct submission *s)
     pending_begin_write(f->pending);
     if (!l) {
         log_warn(s->id, "no memory to begin it: it is tried again");
-        DL_APPEND(f->unclaimed, s);
-        submission_try_later(f);
+        retry_later(s, begin_again);
         pending_end_write(f->pending);
         return;
     }
@@ -248,8 +260,7 @@ claimed_cb(void *arg, int code, const struct error *err)
         }
     } else if (must_wait) {
         log_warn(s->id, "it cannot begin yet: %s", err->text);
-        DL_APPEND(f->unclaimed, s);
-        submission_try_later(f);
+        retry_later(s, begin_again);
     } else if (f->is_stopping) { /* the next start takes it up */
         scheduler_release_slot(f->scheduler, &s->job);
     } else if (code == 0) {

@@ -25,6 +25,7 @@
 #include "server/submission/parts.h"
 #include "server/submission/pending.h"
 #include "server/submission/registry.h"
+#include "server/submission/retry.h"
 #include "server/submission/reuse.h"
 #include "server/submission/reuse_keys.h"
 #include "server/submission/single_flight.h"
@@ -205,7 +206,7 @@ prepare(void *arg, struct scheduler_job *job)
     if (submission_make_attempt(s))
         return SCHEDULER_BEGIN;
     log_warn(s->id, "no memory to judge it: it waits");
-    submission_try_later(f);
+    retry_kick(f);
     return SCHEDULER_WAIT;
 }
 
@@ -293,6 +294,7 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     f->clients = clients_new();
     f->registrar = registrar_new();
     f->reuse = reuse_new();
+    f->retries = retries_new(loop, f);
     f->pending = pending_new(loop, check_drained, f);
     f->begin = driver_begin;
     f->ended = submission_ended;
@@ -300,12 +302,10 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     f->elsewhere = elsewhere_new(loop, store, others_seen_cb, f);
     f->groups = groups_new(loop, group_progress_deadline_cb, f);
     /* On failure the process ends: what was started dies with its channels. */
-    if (!f->calibrations || !f->baselines || !f->reuse || !f->counters || !f->clients || !f->registrar ||
-        !f->pending || !f->groups || !f->elsewhere)
+    if (!f->calibrations || !f->baselines || !f->reuse || !f->retries || !f->counters || !f->clients ||
+        !f->registrar || !f->pending || !f->groups || !f->elsewhere)
         return error_set(err, ERR_NOMEM, "no memory for the funnel");
-    uv_timer_init(loop, &f->record_timer);
     uv_timer_init(loop, &f->drain_timer);
-    f->record_timer.data = f;
     f->drain_timer.data = f;
     int rc = scratch_prepare(config->scratch, &f->scratch_lock, err);
     if (rc == 0)
@@ -340,10 +340,7 @@ timer_closed_cb(uv_handle_t *handle)
 {
     struct funnel *f = handle->data;
 
-    if (handle == (uv_handle_t *)&f->record_timer)
-        uv_close((uv_handle_t *)&f->drain_timer, timer_closed_cb);
-    else
-        free(f);
+    free(f);
 }
 
 void
@@ -365,6 +362,7 @@ funnel_free(struct funnel *f)
     groups_free(f->groups);
     scheduler_free(f->scheduler);
     clients_free(f->clients);
+    retries_free(f->retries);
     free(f->reuse);
     reuse_keys_free(f->reuse_keys);
     counters_free(f->counters);
@@ -383,7 +381,7 @@ funnel_free(struct funnel *f)
     cgroups_free(f->cgroups);
     if (f->scratch_lock >= 0)
         close(f->scratch_lock);
-    uv_close((uv_handle_t *)&f->record_timer, timer_closed_cb);
+    uv_close((uv_handle_t *)&f->drain_timer, timer_closed_cb);
 }
 
 void

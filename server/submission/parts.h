@@ -27,6 +27,7 @@ struct node;
 struct norms;
 struct pending;
 struct registrar;
+struct retries;
 struct reuse;
 struct reuse_keys;
 struct scheduler;
@@ -61,6 +62,7 @@ struct funnel {
     struct reuse *reuse;
     struct single_flight flight;
     struct reuse_keys *reuse_keys;
+    struct retries *retries;
 
     struct clients *clients;
     struct scheduler *scheduler;
@@ -68,9 +70,7 @@ struct funnel {
     void (*begin)(struct submission *s);                  /* it has a slot: driver.c */
     void (*ended)(struct submission *s, bool is_durable); /* ended.c */
     void (*taken)(struct submission *s);                  /* by another node: others.c */
-    struct submission *unclaimed;  /* have a slot, and the store would not let them begin: tried again */
-    struct submission *unrecorded; /* those whose verdict could not be stored: tried again */
-    uv_timer_t record_timer, drain_timer;
+    uv_timer_t drain_timer;
     struct pending *pending;
     bool is_stopping, is_stopped;
     int workers_stopping;

@@ -37,7 +37,8 @@ enum cancel_reason { CANCEL_ASKED, CANCEL_DEADLINE, CANCEL_DECIDED };
  */
 struct submission {
     struct registry_entry entry;
-    struct submission *prev, *next; /* among those not claimed, or those not recorded */
+    struct submission *prev, *next; /* of retry.c, as the next */
+    void (*again)(struct submission *s);
     struct scheduler_job job;
     double device_s; /* that it held devices, over all attempts */
     struct funnel *funnel;
