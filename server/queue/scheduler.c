@@ -117,16 +117,6 @@ scheduler_hurry(struct scheduler *q, struct scheduler_job *job, int urgency)
         scheduler_add_for_slot(q, job, false);
 }
 
-/* By the fair order, registrations aside: they are drained by their own module before. */
-struct scheduler_job *
-scheduler_first_ready(struct scheduler *q)
-{
-    struct scheduler_job *job =
-        job_of(fair_next(&q->ready, 1U << FAIR_INTERACTIVE | 1U << FAIR_BATCH, NULL, NULL));
-
-    return job && !job->is_registration ? job : NULL;
-}
-
 static int64_t
 ready(const struct scheduler *q, int urgency)
 {

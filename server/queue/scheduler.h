@@ -80,8 +80,6 @@ bool scheduler_waits(const struct scheduler_job *job);
 void scheduler_remove(struct scheduler *q, struct scheduler_job *job); /* it waits */
 /* It is as urgent from now on, unless it is already. */
 void scheduler_hurry(struct scheduler *q, struct scheduler_job *job, int urgency);
-/* The next submission that waits for a device; NULL: none does. */
-struct scheduler_job *scheduler_first_ready(struct scheduler *q);
 
 /* --- having --- */
 

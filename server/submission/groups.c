@@ -262,12 +262,6 @@ group_unpark(struct group *g, struct group_member *m)
     m->is_parked = false;
 }
 
-struct group_member *
-group_first_parked(struct group *g)
-{
-    return g->parked;
-}
-
 bool
 group_finish_one(struct group *g, bool was_chosen, bool is_correct)
 {

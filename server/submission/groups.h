@@ -65,7 +65,6 @@ void group_end_elsewhere(struct group *g);
 bool group_finish_elsewhere(struct group *g, bool is_correct);
 void group_park(struct group *g, struct group_member *m);
 void group_unpark(struct group *g, struct group_member *m);
-struct group_member *group_first_parked(struct group *g);
 /* True: that was the last one. The group is not found any more, and is the caller's: group_free(). */
 bool group_finish_one(struct group *g, bool was_chosen, bool is_correct);
 void group_free(struct group *g);

@@ -479,24 +479,12 @@ force_timer_cb(uv_timer_t *timer)
     stop_workers(f);
 }
 
-static void
-return_ready(struct funnel *f)
-{
-    struct scheduler_job *job;
-
-    while ((job = scheduler_first_ready(f->scheduler)) != NULL) {
-        scheduler_remove(f->scheduler, job);
-        submission_return(scheduler_owner(job, struct submission, job), true);
-    }
-}
-
 /* A running submission goes back to the queue; if the store refuses, it stays "running" there, and is begun again. */
 static void
 drain_timer_cb(uv_timer_t *timer)
 {
     struct funnel *f = timer->data;
 
-    return_ready(f);
     for (struct registry_entry *e = registry_first(&f->registry), *next; e; e = next) {
         struct submission *s = scheduler_owner(e, struct submission, entry);
         next = registry_after(e);
@@ -515,14 +503,18 @@ drain_timer_cb(uv_timer_t *timer)
         uv_timer_start(&f->drain_timer, force_timer_cb, FORCE_MS, 0);
 }
 
-/* A claimed submission that has not begun is released to other nodes at once. */
+/* No device is assigned any more, and what is claimed and has not begun is released to other nodes at once. */
 static void
-release_claimed(struct funnel *f)
+return_waiting(struct funnel *f)
 {
     for (struct registry_entry *e = registry_first(&f->registry); e; e = registry_after(e)) {
         struct submission *s = scheduler_owner(e, struct submission, entry);
-        if (s->is_claimed && s->state == STATE_QUEUED && !s->is_claiming)
+        if (s->state == STATE_READY && (s->member.is_parked || scheduler_waits(&s->job))) {
+            submission_leave_queue(s);
+            submission_return(s, true);
+        } else if (s->is_claimed && s->state == STATE_QUEUED && !s->is_claiming) {
             submission_release(s);
+        }
     }
 }
 
@@ -542,13 +534,6 @@ funnel_drain(struct funnel *f, int64_t grace_ms, void (*cb)(void *arg), void *ar
         return;
     task_refuse_all(f);
     uv_timer_start(&f->drain_timer, drain_timer_cb, (uint64_t)(grace_ms > 0 ? grace_ms : 0), 0);
-    /* Ready submissions would wait for a device, and none is assigned any more. */
-    for (struct group *g = groups_first(f->groups); g; g = groups_after(g))
-        for (struct group_member *m; (m = group_first_parked(g)) != NULL;) {
-            group_unpark(g, m);
-            submission_return(scheduler_owner(m, struct submission, member), true);
-        }
-    return_ready(f);
-    release_claimed(f);
+    return_waiting(f);
     check_drained(f);
 }
