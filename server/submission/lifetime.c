@@ -5,8 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <utlist.h>
-
 #include "common/log.h"
 #include "server/queue/clients.h"
 #include "server/queue/scheduler.h"
@@ -79,7 +77,6 @@ add_device_workers(struct funnel *f, const struct devices *devices, struct error
 
 struct recovery {
     struct funnel *funnel;
-    struct submission *exhausted;
     int64_t n;
     bool is_short;
 };
@@ -96,23 +93,18 @@ recover_cb(void *arg, const struct submission_row *row)
         adopt_read_group(store_reader(f->store), row->group_id, &group);
     struct submission *s = adopt(f, row, &group, false);
     json_decref(group.request);
-    if (!s) {
-        r->is_short = true;
-        return false;
-    }
-    r->n++;
-    if (row->is_lost && row->attempts >= f->config->max_attempts)
-        DL_APPEND(r->exhausted, s);
-    else
+    bool is_exhausted = row->is_lost && row->attempts >= f->config->max_attempts;
+    r->is_short = !s || (is_exhausted && !adopt_give_up(s));
+    if (!r->is_short && !is_exhausted)
         reuse_enqueue(s);
-    return true;
+    r->n++;
+    return !r->is_short;
 }
 
 static int
 recover(struct funnel *f, struct error *err)
 {
     struct recovery r = { .funnel = f };
-    struct submission *s, *next;
 
     int rc = reader_each_unfinished(store_reader(f->store), recover_cb, &r, err);
     if (rc == 0 && r.is_short)
@@ -121,12 +113,6 @@ recover(struct funnel *f, struct error *err)
         return rc;
     if (r.n > 0)
         log_info(NULL, "taking up %lld unfinished submissions", (long long)r.n);
-    DL_FOREACH_SAFE(r.exhausted, s, next)
-    {
-        DL_DELETE(r.exhausted, s);
-        if (!adopt_give_up(s))
-            return error_set(err, ERR_NOMEM, "no memory for what the store says is unfinished");
-    }
     for (struct group *g = groups_first(f->groups); g; g = groups_after(g))
         group_progress_decision(f, g);
     return 0;
