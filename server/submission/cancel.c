@@ -273,11 +273,11 @@ rest_read_cb(void *arg)
     struct funnel *f = rest->funnel;
     struct group *g = rest->is_group ? groups_find(f->groups, rest->id) : NULL;
 
-    if (rest->rc == 0 && !f->is_stopping)
+    if (rest->rc == 0 && !pending_is(f->pending, PENDING_STOPPING))
         cancel_rows(f, &rest->seen, rest->why, NULL);
     else if (rest->rc != 0)
         log_warn(rest->id, "it is not cancelled: %s", rest->err.text);
-    if (rest->rc == ERR_UNAVAILABLE && g && !f->is_stopping)
+    if (rest->rc == ERR_UNAVAILABLE && g && !pending_is(f->pending, PENDING_STOPPING))
         group_put_off(g);
     seen_release(&rest->seen);
     free(rest);

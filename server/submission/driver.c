@@ -203,7 +203,7 @@ loaded_cb(void *arg)
     struct funnel *f = s->funnel;
 
     s->is_claiming = false;
-    if (f->is_stopping) /* the next start takes it up */
+    if (pending_is(f->pending, PENDING_STOPPING)) /* the next start takes it up */
         scheduler_release_slot(f->scheduler, &s->job);
     else if (l->rc == ERR_UNAVAILABLE)
         begin_later(s, &l->err);
@@ -245,8 +245,8 @@ claimed_cb(void *arg, int code, const struct error *err)
     if (code == ERR_CONFLICT && s->is_claimed)
         code = 0;
     s->is_claimed = s->is_claimed && code != 0;
-    bool is_full = code == ERR_FULL && !f->is_stopping;
-    bool must_wait = code != 0 && code != ERR_CONFLICT && code != ERR_NOTFOUND && !is_full && !f->is_stopping;
+    bool is_stopping = pending_is(f->pending, PENDING_STOPPING), is_full = code == ERR_FULL && !is_stopping;
+    bool must_wait = code != 0 && code != ERR_CONFLICT && code != ERR_NOTFOUND && !is_full && !is_stopping;
 
     s->is_claiming = must_wait;
     if (is_full) {
@@ -261,7 +261,7 @@ claimed_cb(void *arg, int code, const struct error *err)
     } else if (must_wait) {
         log_warn(s->id, "it cannot begin yet: %s", err->text);
         retry_later(s, begin_again);
-    } else if (f->is_stopping) { /* the next start takes it up */
+    } else if (is_stopping) { /* the next start takes it up */
         scheduler_release_slot(f->scheduler, &s->job);
     } else if (code == 0) {
         load(s);

@@ -36,6 +36,7 @@
 #include "server/workers/cgroup.h"
 #include "server/workers/check.h"
 #include "server/workers/devices.h"
+#include "server/workers/handle.h"
 #include "server/workers/device_worker.h"
 #include "server/workers/norms.h"
 #include "server/workers/scratch.h"
@@ -158,6 +159,13 @@ static const struct zygote_ops static_zygote_ops = { .ready = static_zygote_read
 
 /* --- life --- */
 
+struct drain {
+    uv_timer_t timer;
+    int workers; /* that are being stopped */
+    void (*done_cb)(void *arg);
+    void *arg;
+};
+
 static void drain_timer_cb(uv_timer_t *timer);
 static void check_drained(void *arg);
 
@@ -275,6 +283,7 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     f->store = store;
     f->scratch_lock = -1;
     f->counters = counters_new();
+    f->drain = calloc(1, sizeof(*f->drain));
     f->calibrations = calibrations_new();
     f->baselines = baselines_new();
     f->clients = clients_new();
@@ -288,11 +297,11 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     f->elsewhere = elsewhere_new(loop, store, others_seen_cb, f);
     f->groups = groups_new(loop, group_progress_deadline_cb, f);
     /* On failure the process ends: what was started dies with its channels. */
-    if (!f->calibrations || !f->baselines || !f->reuse || !f->retries || !f->counters || !f->clients ||
-        !f->registrar || !f->pending || !f->groups || !f->elsewhere)
+    if (!f->drain || !f->calibrations || !f->baselines || !f->reuse || !f->retries || !f->counters ||
+        !f->clients || !f->registrar || !f->pending || !f->groups || !f->elsewhere)
         return error_set(err, ERR_NOMEM, "no memory for the funnel");
-    uv_timer_init(loop, &f->drain_timer);
-    f->drain_timer.data = f;
+    uv_timer_init(loop, &f->drain->timer);
+    f->drain->timer.data = f;
     int rc = scratch_prepare(config->scratch, &f->scratch_lock, err);
     if (rc == 0)
         rc = uids_new(config->uid_first, config->uid_count, &f->uids, err);
@@ -321,20 +330,12 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     return rc;
 }
 
-static void
-timer_closed_cb(uv_handle_t *handle)
-{
-    struct funnel *f = handle->data;
-
-    free(f);
-}
-
 void
 funnel_free(struct funnel *f)
 {
     if (!f)
         return;
-    assert(f->is_stopped);
+    assert(pending_is(f->pending, PENDING_STOPPED));
     for (struct registry_entry *e = registry_first(&f->registry), *next; e; e = next) {
         struct submission *s = scheduler_owner(e, struct submission, entry);
         next = registry_after(e);
@@ -367,7 +368,9 @@ funnel_free(struct funnel *f)
     cgroups_free(f->cgroups);
     if (f->scratch_lock >= 0)
         close(f->scratch_lock);
-    uv_close((uv_handle_t *)&f->drain_timer, timer_closed_cb);
+    f->drain->timer.data = f->drain;
+    uv_close((uv_handle_t *)&f->drain->timer, handle_free_cb);
+    free(f);
 }
 
 void
@@ -408,13 +411,11 @@ check_stopped(struct funnel *f)
     struct scheduler_counts n;
 
     scheduler_count(f->scheduler, &n);
-    if (f->is_stopped || f->workers_stopping > 0 || n.cpu_running > slots_before_processes(f) ||
-        pending_in_pool(f->pending) > 0)
+    if (pending_is(f->pending, PENDING_STOPPED) || f->drain->workers > 0 ||
+        n.cpu_running > slots_before_processes(f) || pending_in_pool(f->pending) > 0)
         return;
-    f->is_stopped = true;
-    pending_stop(f->pending);
-    if (f->drained_cb)
-        f->drained_cb(f->drained_arg);
+    pending_enter(f->pending, PENDING_STOPPED);
+    f->drain->done_cb(f->drain->arg);
 }
 
 static void
@@ -422,16 +423,16 @@ worker_stopped_cb(void *arg)
 {
     struct funnel *f = arg;
 
-    f->workers_stopping--;
+    f->drain->workers--;
     check_stopped(f);
 }
 
 static void
 stop_workers(struct funnel *f)
 {
-    f->is_stopping = true;
-    f->workers_stopping = f->n_device_workers + 2;
-    uv_timer_stop(&f->drain_timer);
+    pending_enter(f->pending, PENDING_STOPPING);
+    f->drain->workers = f->n_device_workers + 2;
+    uv_timer_stop(&f->drain->timer);
     for (int i = 0; i < f->n_device_workers; i++)
         device_worker_stop(f->device_workers[i], worker_stopped_cb);
     process_stop(zygote_process(f->static_zygote), worker_stopped_cb, f);
@@ -446,7 +447,7 @@ check_drained(void *arg)
     struct scheduler_counts n;
 
     scheduler_count(f->scheduler, &n);
-    if (f->is_stopping)
+    if (pending_is(f->pending, PENDING_STOPPING))
         check_stopped(f);
     else if (pending_is_draining(f->pending) && n.cpu_running == 0 && n.gpu_running == 0 &&
              pending_writes(f->pending) == 0 && registrar_registering(f->registrar) == 0)
@@ -481,12 +482,12 @@ drain_timer_cb(uv_timer_t *timer)
         submission_stop(s);
     }
     check_drained(f);
-    if (f->is_stopping)
+    if (pending_is(f->pending, PENDING_STOPPING))
         return;
     if (registrar_registering(f->registrar) > 0)
         stop_workers(f);
     else
-        uv_timer_start(&f->drain_timer, force_timer_cb, FORCE_MS, 0);
+        uv_timer_start(timer, force_timer_cb, FORCE_MS, 0);
 }
 
 /* No device is assigned any more, and what is claimed and has not begun is released to other nodes at once. */
@@ -507,19 +508,19 @@ return_waiting(struct funnel *f)
 void
 funnel_drain(struct funnel *f, int64_t grace_ms, void (*cb)(void *arg), void *arg)
 {
-    f->drained_cb = cb;
-    f->drained_arg = arg;
-    if (f->is_stopped) {
+    f->drain->done_cb = cb;
+    f->drain->arg = arg;
+    if (pending_is(f->pending, PENDING_STOPPED)) {
         cb(arg);
         return;
     }
-    pending_drain(f->pending);
+    pending_enter(f->pending, PENDING_DRAINING);
     node_drain(f->node);
     scheduler_drain(f->scheduler);
-    if (f->is_stopping)
+    if (pending_is(f->pending, PENDING_STOPPING))
         return;
     task_refuse_all(f);
-    uv_timer_start(&f->drain_timer, drain_timer_cb, (uint64_t)(grace_ms > 0 ? grace_ms : 0), 0);
+    uv_timer_start(&f->drain->timer, drain_timer_cb, (uint64_t)(grace_ms > 0 ? grace_ms : 0), 0);
     return_waiting(f);
     check_drained(f);
 }

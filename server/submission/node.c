@@ -244,7 +244,7 @@ may_take(const struct node *n)
 {
     const struct funnel *f = n->funnel;
 
-    if (n->is_lost || n->is_draining || n->is_ahead || f->is_stopping || !zygotes_are_ready(f))
+    if (n->is_lost || n->is_draining || n->is_ahead || !zygotes_are_ready(f))
         return false;
     /* A file's submissions are all known here: one that waits for a slot is claimed when it begins, not before. */
     if (!is_shared(n) && registry_oldest_s(&f->registry, REGISTRY_FOR_SLOT) >= 0)
@@ -564,7 +564,7 @@ checked_cb(void *arg)
         submission_leave_queue(s);
         f->taken(s);
     }
-    for (size_t i = 0; i < c->norders && !f->is_stopping; i++)
+    for (size_t i = 0; i < c->norders && !pending_is(f->pending, PENDING_STOPPING); i++)
         cancel_ordered(f, c->orders[i].id, c->orders[i].order);
     note_ahead(n, c->is_ahead);
     free(c);
@@ -604,7 +604,7 @@ check_timer_cb(uv_timer_t *timer)
 {
     struct node *n = timer->data;
 
-    if (n->funnel->is_stopping)
+    if (pending_is(n->funnel->pending, PENDING_STOPPING))
         return;
     check_queued(n);
     scheduler_kick(n->funnel->scheduler); /* clients that were held (client_hold()) are tried again */

@@ -21,6 +21,7 @@ struct calibrations;
 struct cgroups;
 struct clients;
 struct counters;
+struct drain;
 struct elsewhere;
 struct groups;
 struct node;
@@ -70,12 +71,8 @@ struct funnel {
     void (*begin)(struct submission *s);                  /* it has a slot: driver.c */
     void (*ended)(struct submission *s, bool is_durable); /* ended.c */
     void (*taken)(struct submission *s);                  /* by another node: others.c */
-    uv_timer_t drain_timer;
     struct pending *pending;
-    bool is_stopping, is_stopped;
-    int workers_stopping;
-    void (*drained_cb)(void *arg);
-    void *drained_arg;
+    struct drain *drain; /* lifetime.c's own */
     funnel_event_cb *event_cb;
     void *event_arg;
 

@@ -7,7 +7,7 @@ struct pending {
     void (*changed_cb)(void *arg);
     void *arg;
     int64_t writes, in_pool;
-    bool is_draining, is_stopped;
+    enum pending_phase phase;
 };
 
 struct pending *
@@ -27,21 +27,21 @@ pending_free(struct pending *p)
 }
 
 void
-pending_drain(struct pending *p)
+pending_enter(struct pending *p, enum pending_phase phase)
 {
-    p->is_draining = true;
+    p->phase = phase > p->phase ? phase : p->phase;
+}
+
+bool
+pending_is(const struct pending *p, enum pending_phase phase)
+{
+    return p->phase >= phase;
 }
 
 bool
 pending_is_draining(const struct pending *p)
 {
-    return p->is_draining;
-}
-
-void
-pending_stop(struct pending *p)
-{
-    p->is_stopped = true;
+    return pending_is(p, PENDING_DRAINING);
 }
 
 void
@@ -85,7 +85,7 @@ pending_work(struct pending *p, struct pending_work *w, void (*in_pool)(void *ar
     };
     pending_begin_write(p);
     p->in_pool++;
-    if (!p->is_stopped) {
+    if (!pending_is(p, PENDING_STOPPED)) {
         uv_queue_work(p->loop, &w->work, work_cb, done_cb);
         return;
     }

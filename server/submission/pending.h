@@ -1,6 +1,6 @@
 /*
  * pending.h - the work other than processes that a stop of the daemon waits for: writes to the store and work in
- * libuv's pool; and whether the daemon drains, so that nothing new is accepted. Loop thread only.
+ * libuv's pool; and how far that stop has come. Loop thread only.
  */
 #ifndef SUBMISSION_PENDING_H
 #define SUBMISSION_PENDING_H
@@ -16,11 +16,16 @@ struct pending;
 struct pending *pending_new(uv_loop_t *loop, void (*changed_cb)(void *arg), void *arg);
 void pending_free(struct pending *p); /* NULL is fine */
 
-/* The daemon drains from now on. */
-void pending_drain(struct pending *p);
+/* How far the stop has come: it does not go back. */
+enum pending_phase {
+    PENDING_OPEN,
+    PENDING_DRAINING, /* nothing new is accepted */
+    PENDING_STOPPING, /* the workers are ended: what comes back now is left as it is in the store */
+    PENDING_STOPPED,  /* all has ended: work is done before pending_work() returns */
+};
+void pending_enter(struct pending *p, enum pending_phase phase);
+bool pending_is(const struct pending *p, enum pending_phase phase); /* or further */
 bool pending_is_draining(const struct pending *p);
-/* All has stopped: work is done before pending_work() returns, from now on. */
-void pending_stop(struct pending *p);
 
 void pending_begin_write(struct pending *p);
 void pending_end_write(struct pending *p);

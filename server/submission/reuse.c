@@ -216,7 +216,7 @@ finish(struct asking *a)
     f->reuse->n[a->urgency]--;
     if (s && s->asking == a) {
         s->asking = NULL;
-        if (s->state == STATE_QUEUED && !f->is_stopping && !is_answered(s, a))
+        if (s->state == STATE_QUEUED && !pending_is(f->pending, PENDING_STOPPING) && !is_answered(s, a))
             begin_waiting(s);
     }
     submission_row_release(&a->row);
