@@ -286,6 +286,7 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     f->drain = calloc(1, sizeof(*f->drain));
     f->calibrations = calibrations_new();
     f->baselines = baselines_new();
+    f->follower = follower_new();
     f->clients = clients_new();
     f->registrar = registrar_new();
     f->reuse = reuse_new();
@@ -297,8 +298,8 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     f->elsewhere = elsewhere_new(loop, store, others_seen_cb, f);
     f->groups = groups_new(loop, group_progress_deadline_cb, f);
     /* On failure the process ends: what was started dies with its channels. */
-    if (!f->drain || !f->calibrations || !f->baselines || !f->reuse || !f->retries || !f->counters ||
-        !f->clients || !f->registrar || !f->pending || !f->groups || !f->elsewhere)
+    if (!f->drain || !f->follower || !f->calibrations || !f->baselines || !f->reuse || !f->retries ||
+        !f->counters || !f->clients || !f->registrar || !f->pending || !f->groups || !f->elsewhere)
         return error_set(err, ERR_NOMEM, "no memory for the funnel");
     uv_timer_init(loop, &f->drain->timer);
     f->drain->timer.data = f;
@@ -349,6 +350,7 @@ funnel_free(struct funnel *f)
     groups_free(f->groups);
     scheduler_free(f->scheduler);
     clients_free(f->clients);
+    free(f->follower);
     retries_free(f->retries);
     free(f->reuse);
     reuse_keys_free(f->reuse_keys);

@@ -23,6 +23,7 @@ struct clients;
 struct counters;
 struct drain;
 struct elsewhere;
+struct follower;
 struct groups;
 struct node;
 struct norms;
@@ -72,13 +73,13 @@ struct funnel {
     void (*ended)(struct submission *s, bool is_durable); /* ended.c */
     void (*taken)(struct submission *s);                  /* by another node: others.c */
     struct pending *pending;
-    struct drain *drain; /* lifetime.c's own */
-    funnel_event_cb *event_cb;
-    void *event_arg;
+    struct drain *drain;       /* lifetime.c's own */
+    struct follower *follower; /* parts.c's own */
 
     struct counters *counters;
 };
 
+struct follower *follower_new(void); /* given: free() */
 /* Reports an event to the follower of submissions (funnel_follow()). */
 void funnel_tell(struct funnel *f, const struct funnel_event *event);
 /* The zygote whose children serve a stage without a device. View. */
