@@ -17,7 +17,7 @@ int64_t
 admission_waiting(const struct funnel *f)
 {
     return reuse_asking(f->reuse, FAIR_INTERACTIVE) + reuse_asking(f->reuse, FAIR_BATCH) +
-           flight_following(&f->flight) + scheduler_waiting(f->scheduler) + elsewhere_owned(f->elsewhere) +
+           flight_following(f->flight) + scheduler_waiting(f->scheduler) + elsewhere_owned(f->elsewhere) +
            clients_coming(f->clients);
 }
 

@@ -83,7 +83,7 @@ submission_ended(struct submission *s, bool is_durable)
     struct attempt *j = s->attempt;
 
     s->is_correct = s->is_correct && is_durable;
-    registry_remove(&f->registry, &s->entry); /* first: later requests are answered from the store */
+    registry_remove(f->registry, &s->entry); /* first: later requests are answered from the store */
     if (is_durable) {
         count(s);        /* before the notifications, so that a client that gets one finds it counted */
         tell_streams(s); /* before its waiters, whose requests may end in the callback */

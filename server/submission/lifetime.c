@@ -287,6 +287,8 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     f->calibrations = calibrations_new();
     f->baselines = baselines_new();
     f->follower = follower_new();
+    f->registry = registry_new();
+    f->flight = flight_new();
     f->clients = clients_new();
     f->registrar = registrar_new();
     f->reuse = reuse_new();
@@ -298,8 +300,9 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     f->elsewhere = elsewhere_new(loop, store, others_seen_cb, f);
     f->groups = groups_new(loop, group_progress_deadline_cb, f);
     /* On failure the process ends: what was started dies with its channels. */
-    if (!f->drain || !f->follower || !f->calibrations || !f->baselines || !f->reuse || !f->retries ||
-        !f->counters || !f->clients || !f->registrar || !f->pending || !f->groups || !f->elsewhere)
+    if (!f->drain || !f->registry || !f->flight || !f->follower || !f->calibrations || !f->baselines ||
+        !f->reuse || !f->retries || !f->counters || !f->clients || !f->registrar || !f->pending ||
+        !f->groups || !f->elsewhere)
         return error_set(err, ERR_NOMEM, "no memory for the funnel");
     uv_timer_init(loop, &f->drain->timer);
     f->drain->timer.data = f;
@@ -337,14 +340,16 @@ funnel_free(struct funnel *f)
     if (!f)
         return;
     assert(pending_is(f->pending, PENDING_STOPPED));
-    for (struct registry_entry *e = registry_first(&f->registry), *next; e; e = next) {
+    for (struct registry_entry *e = registry_first(f->registry), *next; e; e = next) {
         struct submission *s = scheduler_owner(e, struct submission, entry);
         next = registry_after(e);
-        registry_remove(&f->registry, &s->entry);
-        flight_land(&f->flight, &s->flight);
+        registry_remove(f->registry, &s->entry);
+        flight_land(f->flight, &s->flight);
         attempt_free(f, s->attempt);
         free(s);
     }
+    free(f->registry);
+    free(f->flight);
     elsewhere_free(f->elsewhere);
     node_free(f->node);
     groups_free(f->groups);
@@ -396,7 +401,7 @@ slots_before_processes(const struct funnel *f)
 {
     int64_t n = 0;
 
-    for (struct registry_entry *e = registry_first(&f->registry); e; e = registry_after(e)) {
+    for (struct registry_entry *e = registry_first(f->registry); e; e = registry_after(e)) {
         const struct submission *s = scheduler_owner(e, struct submission, entry);
         n += s->job.has_slot && s->is_claiming;
     }
@@ -474,7 +479,7 @@ drain_timer_cb(uv_timer_t *timer)
 {
     struct funnel *f = timer->data;
 
-    for (struct registry_entry *e = registry_first(&f->registry), *next; e; e = next) {
+    for (struct registry_entry *e = registry_first(f->registry), *next; e; e = next) {
         struct submission *s = scheduler_owner(e, struct submission, entry);
         next = registry_after(e);
         s->is_returned = s->is_claiming; /* as soon as it has begun */
@@ -496,7 +501,7 @@ drain_timer_cb(uv_timer_t *timer)
 static void
 return_waiting(struct funnel *f)
 {
-    for (struct registry_entry *e = registry_first(&f->registry); e; e = registry_after(e)) {
+    for (struct registry_entry *e = registry_first(f->registry); e; e = registry_after(e)) {
         struct submission *s = scheduler_owner(e, struct submission, entry);
         if (s->state == STATE_READY && (s->member.is_parked || scheduler_waits(&s->job))) {
             submission_leave_queue(s);

@@ -147,7 +147,7 @@ lose(struct node *n, const char *why)
     log_warn(NULL, "the lease of node %s is lost: %s; what it had claimed is left to others", n->lease.node,
              why);
     n->is_lost = true;
-    for (struct registry_entry *e = registry_first(&f->registry), *next; e; e = next) {
+    for (struct registry_entry *e = registry_first(f->registry), *next; e; e = next) {
         struct submission *s = scheduler_owner(e, struct submission, entry);
         next = registry_after(e);
         if (begin_drop(s))
@@ -247,7 +247,7 @@ may_take(const struct node *n)
     if (n->is_lost || n->is_draining || n->is_ahead || !zygotes_are_ready(f))
         return false;
     /* A file's submissions are all known here: one that waits for a slot is claimed when it begins, not before. */
-    if (!is_shared(n) && registry_oldest_s(&f->registry, REGISTRY_FOR_SLOT) >= 0)
+    if (!is_shared(n) && registry_oldest_s(f->registry, REGISTRY_FOR_SLOT) >= 0)
         return false;
     const struct submission *s = *n->taken ? submission_by_id(f, n->taken) : NULL;
     return has_room(n) ||
@@ -584,9 +584,9 @@ check_queued(struct node *n)
     c->is_compiler = config_has_role(f->config, "compile");
     c->is_ahead = n->is_ahead;
     snprintf(c->node_name, sizeof(c->node_name), "%s", n->lease.node);
-    struct registry_entry *last = registry_find(&f->registry, n->checked);
+    struct registry_entry *last = registry_find(f->registry, n->checked);
     struct registry_entry *e = last ? registry_after(last) : NULL;
-    for (e = e ? e : registry_first(&f->registry); e && c->n < CHECK_MOST; e = registry_after(e)) {
+    for (e = e ? e : registry_first(f->registry); e && c->n < CHECK_MOST; e = registry_after(e)) {
         memcpy(n->checked, e->id, ID_SIZE);
         if (is_unclaimed(scheduler_owner(e, struct submission, entry)))
             memcpy(c->items[c->n++].id, e->id, ID_SIZE);

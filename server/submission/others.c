@@ -54,7 +54,7 @@ others_take(struct submission *s)
     e->group = s->group;
     e->is_news = true;
     waits_move(&s->waits, &e->waits);
-    registry_remove(&f->registry, &s->entry);
+    registry_remove(f->registry, &s->entry);
     if (s->group)
         group_begin_elsewhere(s->group, &s->member);
     if (s->is_accepted)

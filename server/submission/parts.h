@@ -11,8 +11,6 @@
 #include "server/config.h"
 #include "server/queue/fair.h"
 #include "server/submission/funnel.h"
-#include "server/submission/registry.h"
-#include "server/submission/single_flight.h"
 #include "server/workers/devices.h"
 #include "server/workers/zygote.h"
 
@@ -51,7 +49,7 @@ struct funnel {
     struct device_worker *device_workers[DEVICES_MAX];
     int n_device_workers;
 
-    struct registry registry;
+    struct registry *registry;
     struct node *node;
     struct elsewhere *elsewhere; /* submissions of other nodes that a client here waits for */
     struct groups *groups;
@@ -62,7 +60,7 @@ struct funnel {
     struct baselines *baselines;
 
     struct reuse *reuse;
-    struct single_flight flight;
+    struct single_flight *flight;
     struct reuse_keys *reuse_keys;
     struct retries *retries;
 

@@ -1,8 +1,22 @@
 #include "server/submission/registry.h"
 
+#include <stdlib.h>
+
 #include <utlist.h>
 
 #include "common/clock.h"
+
+struct registry {
+    struct registry_entry *by_id;
+    /* The clock does not go back, so an appended entry is the youngest: the oldest is found without a scan. */
+    struct registry_entry *oldest[REGISTRY_FOR_DEVICE + 1];
+};
+
+struct registry *
+registry_new(void)
+{
+    return calloc(1, sizeof(struct registry));
+}
 
 void
 registry_add(struct registry *r, struct registry_entry *e)

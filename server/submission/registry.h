@@ -21,13 +21,9 @@ struct registry_entry {
     struct registry_entry *older, *newer; /* among those that wait for the same */
 };
 
-/* Of its own fields. All zero at first, and once it is empty. */
-struct registry {
-    struct registry_entry *by_id;
-    /* The clock does not go back, so an appended entry is the youngest: the oldest is found without a scan. */
-    struct registry_entry *oldest[REGISTRY_FOR_DEVICE + 1];
-};
+struct registry;
 
+struct registry *registry_new(void); /* given: free(), once it is empty; NULL: no memory */
 void registry_add(struct registry *r, struct registry_entry *e);
 void registry_remove(struct registry *r, struct registry_entry *e);
 struct registry_entry *registry_find(const struct registry *r, const char *id); /* NULL: it is not there */

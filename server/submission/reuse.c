@@ -321,10 +321,10 @@ reuse_enqueue(struct submission *s)
 
     if (*s->content && f->config->cache) {
         flight_key(s, key);
-        struct submission *primary = submission_of(flight_find(&f->flight, key));
+        struct submission *primary = submission_of(flight_find(f->flight, key));
         if (primary) {
             s->cache = "joined";
-            flight_follow(&f->flight, &s->flight, &primary->flight);
+            flight_follow(f->flight, &s->flight, &primary->flight);
             if (s->group)
                 group_begin_following(s->group);
             scheduler_hurry(f->scheduler, &primary->job, s->job.urgency);
@@ -332,7 +332,7 @@ reuse_enqueue(struct submission *s)
         }
         if (reuse_asks(s))
             return;
-        flight_lead(&f->flight, &s->flight, key);
+        flight_lead(f->flight, &s->flight, key);
         if (!*s->recheck_of)
             counters_count(f->counters, REUSE_MISS);
     }
@@ -346,8 +346,8 @@ settle(struct submission *s, const char *primary)
     struct funnel *f = s->funnel;
     struct submission *follower;
 
-    flight_land(&f->flight, &s->flight);
-    while ((follower = submission_of(flight_take_follower(&f->flight, &s->flight))) != NULL) {
+    flight_land(f->flight, &s->flight);
+    while ((follower = submission_of(flight_take_follower(f->flight, &s->flight))) != NULL) {
         if (follower->group)
             group_end_following(follower->group);
         follower->cache = "miss";

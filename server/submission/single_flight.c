@@ -1,8 +1,20 @@
 #include "server/submission/single_flight.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <utlist.h>
+
+struct single_flight {
+    struct flight_member *primaries; /* by key */
+    int64_t following;
+};
+
+struct single_flight *
+flight_new(void)
+{
+    return calloc(1, sizeof(struct single_flight));
+}
 
 struct flight_member *
 flight_find(struct single_flight *flight, const char *key)

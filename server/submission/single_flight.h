@@ -20,12 +20,9 @@ struct flight_member {
     struct flight_member *primary, *followers, *prev, *next;
 };
 
-/* The same. All zero at first, and once no primary is left. */
-struct single_flight {
-    struct flight_member *primaries; /* by key */
-    int64_t following;
-};
+struct single_flight;
 
+struct single_flight *flight_new(void); /* given: free(), once no primary is left; NULL: no memory */
 /* The primary of this key; NULL: there is none yet. */
 struct flight_member *flight_find(struct single_flight *flight, const char *key);
 /* The key has no primary, and m becomes it. */

@@ -95,9 +95,9 @@ print_queues(const struct funnel *f, struct buffer *out)
                   (long long)n.ready[FAIR_INTERACTIVE], (long long)n.ready[FAIR_BATCH],
                   (long long)admission_waiting(f), (long long)f->config->queue_limit,
                   (long long)n.cpu_running, (long long)n.slots, (long long)n.gpu_running,
-                  (long long)registrar_registering(f->registrar), (long long)flight_following(&f->flight));
-    print_oldest(out, ",\"oldest_s\":{\"queued\":", registry_oldest_s(&f->registry, REGISTRY_FOR_SLOT));
-    print_oldest(out, ",\"ready\":", registry_oldest_s(&f->registry, REGISTRY_FOR_DEVICE));
+                  (long long)registrar_registering(f->registrar), (long long)flight_following(f->flight));
+    print_oldest(out, ",\"oldest_s\":{\"queued\":", registry_oldest_s(f->registry, REGISTRY_FOR_SLOT));
+    print_oldest(out, ",\"ready\":", registry_oldest_s(f->registry, REGISTRY_FOR_DEVICE));
     buffer_add(out, "}}");
 }
 

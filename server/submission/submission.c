@@ -53,7 +53,7 @@ submission_new(struct funnel *f, const char *id, const char *group_id, const cha
         group_join(s->group);
     }
     client_add_submission(s->job.client);
-    registry_add(&f->registry, &s->entry);
+    registry_add(f->registry, &s->entry);
     submission_waits(s);
     return s;
 }
@@ -61,7 +61,7 @@ submission_new(struct funnel *f, const char *id, const char *group_id, const cha
 void
 submission_waits(struct submission *s)
 {
-    registry_begin_wait(&s->funnel->registry, &s->entry,
+    registry_begin_wait(s->funnel->registry, &s->entry,
                         s->state == STATE_QUEUED ? REGISTRY_FOR_SLOT : REGISTRY_FOR_DEVICE);
     counters_touch(s->funnel->counters);
 }
@@ -74,7 +74,7 @@ submission_move(struct submission *s, enum event event)
 
     /* Only our own bug asks for a move that the table does not have. */
     assert(next != STATE_ILLEGAL);
-    registry_end_wait(&f->registry, &s->entry);
+    registry_end_wait(f->registry, &s->entry);
     counters_touch(f->counters);
     log_debug(s->id, "%s: %s to %s", event_name(event), state_name(s->state), state_name((enum state)next));
     s->state = (enum state)next;
@@ -95,7 +95,7 @@ submission_move(struct submission *s, enum event event)
 struct submission *
 submission_by_id(const struct funnel *f, const char *id)
 {
-    struct registry_entry *e = registry_find(&f->registry, id);
+    struct registry_entry *e = registry_find(f->registry, id);
 
     return e ? scheduler_owner(e, struct submission, entry) : NULL;
 }
@@ -115,7 +115,7 @@ submission_leave_queue(struct submission *s)
     struct funnel *f = s->funnel;
 
     if (flight_is_following(&s->flight)) {
-        flight_leave(&f->flight, &s->flight);
+        flight_leave(f->flight, &s->flight);
         if (s->group)
             group_end_following(s->group);
     } else if (s->member.is_parked) {

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -18,7 +19,7 @@ name(struct registry_entry *s, const char *id)
 static void
 a_submission_is_found_until_it_is_removed(void **state)
 {
-    struct registry all = { 0 }, *r = &all;
+    struct registry *r = registry_new();
     struct registry_entry a = { 0 }, b = { 0 };
 
     (void)state;
@@ -34,13 +35,14 @@ a_submission_is_found_until_it_is_removed(void **state)
     assert_null(registry_find(r, "a"));
     assert_ptr_equal(registry_first(r), &b);
     registry_remove(r, &b);
+    free(r);
 }
 
 /* One that is removed while it waits is not what the status shows for ever. */
 static void
 the_oldest_is_the_one_that_began_to_wait_first_and_still_does(void **state)
 {
-    struct registry all = { 0 }, *r = &all;
+    struct registry *r = registry_new();
     struct registry_entry a = { 0 }, b = { 0 }, c = { 0 };
 
     (void)state;
@@ -67,6 +69,7 @@ the_oldest_is_the_one_that_began_to_wait_first_and_still_does(void **state)
     registry_remove(r, &b);
     assert_true(registry_oldest_s(r, REGISTRY_FOR_SLOT) < 0);
     registry_remove(r, &c);
+    free(r);
 }
 
 int

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -11,7 +12,7 @@
 static void
 the_first_of_a_key_leads_and_others_are_taken_in_order(void **state)
 {
-    struct single_flight all = { 0 }, *flight = &all;
+    struct single_flight *flight = flight_new();
     struct flight_member a = { 0 }, b = { 0 }, c = { 0 };
 
     (void)state;
@@ -29,13 +30,14 @@ the_first_of_a_key_leads_and_others_are_taken_in_order(void **state)
     assert_ptr_equal(flight_take_follower(flight, &a), &c);
     assert_null(flight_take_follower(flight, &a));
     assert_int_equal(flight_following(flight), 0);
+    free(flight);
 }
 
 /* The verdict is not theirs to use: the first of them leads, and the others follow it. */
 static void
 a_follower_that_was_taken_may_lead_the_rest(void **state)
 {
-    struct single_flight all = { 0 }, *flight = &all;
+    struct single_flight *flight = flight_new();
     struct flight_member a = { 0 }, b = { 0 }, c = { 0 };
 
     (void)state;
@@ -50,12 +52,13 @@ a_follower_that_was_taken_may_lead_the_rest(void **state)
     flight_leave(flight, &c);
     assert_null(flight_take_follower(flight, &b));
     flight_land(flight, &b);
+    free(flight);
 }
 
 static void
 whoever_leads_nothing_lands_without_harm(void **state)
 {
-    struct single_flight all = { 0 }, *flight = &all;
+    struct single_flight *flight = flight_new();
     struct flight_member a = { 0 }, b = { 0 };
 
     (void)state;
@@ -65,6 +68,7 @@ whoever_leads_nothing_lands_without_harm(void **state)
     assert_ptr_equal(flight_find(flight, "key"), &a);
     flight_land(flight, &a);
     flight_land(flight, &a);
+    free(flight);
 }
 
 int
