@@ -45,8 +45,9 @@
 #include "server/workers/zygote.h"
 
 /*
- * The funnel from its start to its end: the workers that it starts, the unfinished submissions of the store that it
- * adopts, and how it drains. How a submission comes in is in submit.c.
+ * The funnel from its start to its end: the parts that it makes, the workers that it starts, the unfinished submissions
+ * of the store that it adopts, and how it drains. How a submission comes in is in submit.c. The casts are for the parts
+ * that take others to make: the list of them (parts.h) is constant for all other files.
  */
 
 /* --- devices --- */
@@ -66,10 +67,9 @@ add_device_workers(struct funnel *f, const struct devices *devices, struct error
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < devices->n; i++) {
-        struct device_worker **w = &f->device_workers[f->n_device_workers];
         rc = device_worker_new(f->loop, f->config, f->uids, f->cgroups, f->norms, &devices->all[i], idle_cb,
-                               f, w, err);
-        f->n_device_workers += rc == 0;
+                               f, (struct device_worker **)&f->device_workers[i], err);
+        *(int *)&f->n_device_workers += rc == 0;
     }
     return rc;
 }
@@ -160,11 +160,25 @@ static const struct zygote_ops static_zygote_ops = { .ready = static_zygote_read
 /* --- life --- */
 
 struct drain {
+    int scratch_lock; /* keeps other daemons out of the scratch directory */
     uv_timer_t timer;
     int workers; /* that are being stopped */
     void (*done_cb)(void *arg);
     void *arg;
 };
+
+static struct drain *
+drain_new(uv_loop_t *loop, struct funnel *f)
+{
+    struct drain *d = calloc(1, sizeof(*d));
+
+    if (d) {
+        uv_timer_init(loop, &d->timer);
+        d->timer.data = f;
+        d->scratch_lock = -1;
+    }
+    return d;
+}
 
 static void drain_timer_cb(uv_timer_t *timer);
 static void check_drained(void *arg);
@@ -176,7 +190,7 @@ make_stage_pool(struct funnel *f, enum child_role role, int64_t slots, struct er
     const struct prefork_rules rules = { .most = most };
 
     return prefork_pool_new(f->loop, child_role_name(role), funnel_zygote_of(f, role), role, &rules,
-                            &f->stage_pools[role], err);
+                            (struct prefork_pool **)&f->stage_pools[role], err);
 }
 
 /* --- what the scheduler decides --- */
@@ -250,22 +264,83 @@ start_workers(struct funnel *f, struct error *err)
     int64_t slots = f->config->cpu_jobs > 0 ? f->config->cpu_jobs : CPU_COUNT(&devices.rest);
     if (rc == 0)
         rc = zygote_new(f->loop, f->config, f->uids, f->cgroups, "compile zygote", "compile", &anywhere,
-                        &zygote_ops, f, &f->zygote, err);
+                        &zygote_ops, f, (struct zygote **)&f->zygote, err);
     if (rc == 0)
         rc = zygote_new(f->loop, f->config, f->uids, f->cgroups, "static zygote", "static", &anywhere,
-                        &static_zygote_ops, f, &f->static_zygote, err);
+                        &static_zygote_ops, f, (struct zygote **)&f->static_zygote, err);
     for (int role = 0; role < CHILD_RUN && rc == 0; role++)
         rc = make_stage_pool(f, (enum child_role)role, slots, err);
     if (rc == 0)
         rc = add_device_workers(f, &devices, err);
-    if (rc == 0 &&
-        !(f->scheduler = scheduler_new(slots, f->device_workers, f->n_device_workers, &scheduler_ops, f)))
+    if (rc == 0 && !(*(struct scheduler **)&f->scheduler =
+                         scheduler_new(slots, f->device_workers, f->n_device_workers, &scheduler_ops, f)))
         rc = error_set(err, ERR_NOMEM, "no memory for the scheduler");
     if (rc == 0) {
         scheduler_pause(f->scheduler, judges_nothing(f->config));
         process_start(zygote_process(f->static_zygote));
         process_start(zygote_process(f->zygote));
     }
+    return rc;
+}
+
+/* False: no memory. */
+static bool
+make_parts(struct funnel *f, uv_loop_t *loop, const struct config *config, struct store *store)
+{
+    const struct funnel made = {
+        .loop = loop,
+        .config = config,
+        .store = store,
+        .registry = registry_new(),
+        .elsewhere = elsewhere_new(loop, store, others_seen_cb, f),
+        .groups = groups_new(loop, group_progress_deadline_cb, f),
+        .registrar = registrar_new(),
+        .calibrations = calibrations_new(),
+        .baselines = baselines_new(),
+        .reuse = reuse_new(),
+        .flight = flight_new(),
+        .reuse_keys = reuse_keys_new(config->harness),
+        .retries = retries_new(loop, f),
+        .clients = clients_new(),
+        .counters = counters_new(),
+        .pending = pending_new(loop, check_drained, f),
+        .drain = drain_new(loop, f),
+        .follower = follower_new(),
+        .begin = driver_begin,
+        .ended = submission_ended,
+        .taken = others_take,
+    };
+
+    memcpy(f, &made, sizeof(made));
+    return f->registry && f->elsewhere && f->groups && f->registrar && f->calibrations && f->baselines &&
+           f->reuse && f->flight && f->reuse_keys && f->retries && f->clients && f->counters && f->pending &&
+           f->drain && f->follower;
+}
+
+static int
+start(struct funnel *f, struct error *err)
+{
+    int rc = scratch_prepare(f->config->scratch, &f->drain->scratch_lock, err);
+    if (rc == 0)
+        rc = uids_new(f->config->uid_first, f->config->uid_count, (struct uids **)&f->uids, err);
+    if (rc == 0)
+        rc = cgroups_open(f->config->cgroup, (struct cgroups **)&f->cgroups, err);
+    if (rc == 0)
+        rc = cgroups_check(f->config->sandbox_require, f->cgroups, err);
+    if (rc == 0)
+        rc = canaries_load(f, (struct norms **)&f->norms, err);
+    if (rc == 0)
+        rc = start_workers(f, err);
+    if (rc == 0)
+        rc = reader_each_calibration(store_reader(f->store), calibrations_add_cb, f->calibrations, err);
+    clients_configure(f->clients, f->config->quotas);
+    if (rc == 0)
+        rc = clients_restore(f->clients, f->store, err);
+    if (rc == 0 && !(*(struct node **)&f->node = node_new(f)))
+        rc = error_set(err, ERR_NOMEM, "no memory for the node");
+    if (rc == 0 &&
+        store_lease_ms(f->store) == STORE_LEASE_ENDLESS) /* else it claims what waits, as other nodes do */
+        rc = recover(f, err);
     return rc;
 }
 
@@ -276,59 +351,10 @@ funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, st
     struct funnel *f = calloc(1, sizeof(*f));
 
     *out = NULL;
-    if (!f)
-        return error_set(err, ERR_NOMEM, "no memory for the funnel");
-    f->loop = loop;
-    f->config = config;
-    f->store = store;
-    f->scratch_lock = -1;
-    f->counters = counters_new();
-    f->drain = calloc(1, sizeof(*f->drain));
-    f->calibrations = calibrations_new();
-    f->baselines = baselines_new();
-    f->follower = follower_new();
-    f->registry = registry_new();
-    f->flight = flight_new();
-    f->clients = clients_new();
-    f->registrar = registrar_new();
-    f->reuse = reuse_new();
-    f->retries = retries_new(loop, f);
-    f->pending = pending_new(loop, check_drained, f);
-    f->begin = driver_begin;
-    f->ended = submission_ended;
-    f->taken = others_take;
-    f->elsewhere = elsewhere_new(loop, store, others_seen_cb, f);
-    f->groups = groups_new(loop, group_progress_deadline_cb, f);
     /* On failure the process ends: what was started dies with its channels. */
-    if (!f->drain || !f->registry || !f->flight || !f->follower || !f->calibrations || !f->baselines ||
-        !f->reuse || !f->retries || !f->counters || !f->clients || !f->registrar || !f->pending ||
-        !f->groups || !f->elsewhere)
+    if (!f || !make_parts(f, loop, config, store))
         return error_set(err, ERR_NOMEM, "no memory for the funnel");
-    uv_timer_init(loop, &f->drain->timer);
-    f->drain->timer.data = f;
-    int rc = scratch_prepare(config->scratch, &f->scratch_lock, err);
-    if (rc == 0)
-        rc = uids_new(config->uid_first, config->uid_count, &f->uids, err);
-    if (rc == 0)
-        rc = cgroups_open(config->cgroup, &f->cgroups, err);
-    if (rc == 0)
-        rc = cgroups_check(config->sandbox_require, f->cgroups, err);
-    if (rc == 0)
-        rc = canaries_load(f, err);
-    if (rc == 0)
-        rc = start_workers(f, err);
-    if (rc == 0)
-        rc = reader_each_calibration(store_reader(store), calibrations_add_cb, f->calibrations, err);
-    if (rc == 0 && !(f->reuse_keys = reuse_keys_new(config->harness)))
-        rc = error_set(err, ERR_NOMEM, "no memory for the keys of verdicts");
-    clients_configure(f->clients, config->quotas);
-    if (rc == 0)
-        rc = clients_restore(f->clients, store, err);
-    if (rc == 0 && !(f->node = node_new(f)))
-        rc = error_set(err, ERR_NOMEM, "no memory for the node");
-    if (rc == 0 &&
-        store_lease_ms(store) == STORE_LEASE_ENDLESS) /* else it claims what waits, as other nodes do */
-        rc = recover(f, err);
+    int rc = start(f, err);
     if (rc == 0)
         *out = f;
     return rc;
@@ -373,8 +399,8 @@ funnel_free(struct funnel *f)
     norms_free(f->norms);
     uids_free(f->uids);
     cgroups_free(f->cgroups);
-    if (f->scratch_lock >= 0)
-        close(f->scratch_lock);
+    if (f->drain->scratch_lock >= 0)
+        close(f->drain->scratch_lock);
     f->drain->timer.data = f->drain;
     uv_close((uv_handle_t *)&f->drain->timer, handle_free_cb);
     free(f);

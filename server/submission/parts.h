@@ -9,72 +9,50 @@
 #include <uv.h>
 
 #include "server/config.h"
-#include "server/queue/fair.h"
 #include "server/submission/funnel.h"
 #include "server/workers/devices.h"
 #include "server/workers/zygote.h"
 
-struct baselines;
-struct calibrations;
-struct cgroups;
-struct clients;
-struct counters;
-struct drain;
-struct elsewhere;
-struct follower;
-struct groups;
-struct node;
-struct norms;
-struct pending;
-struct registrar;
-struct retries;
-struct reuse;
-struct reuse_keys;
-struct scheduler;
-struct prefork_pool;
-struct store;
 struct submission;
-struct uids;
 
+/* A list: constant for all but lifetime.c, which fills it once. What changes is behind the header of a part. */
 struct funnel {
-    uv_loop_t *loop;
-    const struct config *config;
-    struct store *store;
-    struct uids *uids;
-    struct cgroups *cgroups;
-    int scratch_lock;                            /* keeps other daemons out of the scratch directory */
-    struct zygote *zygote;                       /* compile */
-    struct zygote *static_zygote;                /* ast, inspect */
-    struct prefork_pool *stage_pools[CHILD_RUN]; /* by role: of the CPU stages */
-    struct device_worker *device_workers[DEVICES_MAX];
-    int n_device_workers;
+    uv_loop_t *const loop;
+    const struct config *const config;
+    struct store *const store;
+    struct uids *const uids;
+    struct cgroups *const cgroups;
+    struct zygote *const zygote;                       /* compile */
+    struct zygote *const static_zygote;                /* ast, inspect */
+    struct prefork_pool *const stage_pools[CHILD_RUN]; /* by role: of the CPU stages */
+    struct device_worker *const device_workers[DEVICES_MAX];
+    const int n_device_workers;
 
-    struct registry *registry;
-    struct node *node;
-    struct elsewhere *elsewhere; /* submissions of other nodes that a client here waits for */
-    struct groups *groups;
-    struct registrar *registrar;
+    struct registry *const registry;
+    struct node *const node;
+    struct elsewhere *const elsewhere; /* submissions of other nodes that a client here waits for */
+    struct groups *const groups;
+    struct registrar *const registrar;
 
-    struct calibrations *calibrations;
-    struct norms *norms; /* of the canaries of all GPUs */
-    struct baselines *baselines;
+    struct calibrations *const calibrations;
+    struct norms *const norms; /* of the canaries of all GPUs */
+    struct baselines *const baselines;
 
-    struct reuse *reuse;
-    struct single_flight *flight;
-    struct reuse_keys *reuse_keys;
-    struct retries *retries;
+    struct reuse *const reuse;
+    struct single_flight *const flight;
+    struct reuse_keys *const reuse_keys;
+    struct retries *const retries;
 
-    struct clients *clients;
-    struct scheduler *scheduler;
+    struct clients *const clients;
+    struct scheduler *const scheduler;
+    struct counters *const counters;
+    struct pending *const pending;
+    struct drain *const drain;       /* lifetime.c's own */
+    struct follower *const follower; /* parts.c's own */
 
-    void (*begin)(struct submission *s);                  /* it has a slot: driver.c */
-    void (*ended)(struct submission *s, bool is_durable); /* ended.c */
-    void (*taken)(struct submission *s);                  /* by another node: others.c */
-    struct pending *pending;
-    struct drain *drain;       /* lifetime.c's own */
-    struct follower *follower; /* parts.c's own */
-
-    struct counters *counters;
+    void (*const begin)(struct submission *s);                  /* it has a slot: driver.c */
+    void (*const ended)(struct submission *s, bool is_durable); /* ended.c */
+    void (*const taken)(struct submission *s);                  /* by another node: others.c */
 };
 
 struct follower *follower_new(void); /* given: free() */

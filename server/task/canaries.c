@@ -80,12 +80,11 @@ keep_cb(void *arg, const struct norm_key *key, const struct norm *n)
 }
 
 int
-canaries_load(struct funnel *f, struct error *err)
+canaries_load(struct funnel *f, struct norms **out, struct error *err)
 {
-    struct loading l = { .err = err };
+    int rc = norms_new(keep_cb, f, out, err);
+    struct loading l = { .norms = *out, .err = err };
 
-    int rc = norms_new(keep_cb, f, &f->norms, err);
-    l.norms = f->norms;
     if (rc == 0)
         rc = reader_each_canary(store_reader(f->store), loaded_cb, &l, err);
     return rc == 0 ? l.rc : rc;

@@ -5,7 +5,8 @@
 #include "common/error.h"
 
 struct funnel;
+struct norms;
 
-int canaries_load(struct funnel *f, struct error *err); /* f->norms, as the store has them */
+int canaries_load(struct funnel *f, struct norms **out, struct error *err); /* given: norms_free() */
 
 #endif
