@@ -88,7 +88,7 @@ submission_ended(struct submission *s, bool is_durable)
         count(s);        /* before the notifications, so that a client that gets one finds it counted */
         tell_streams(s); /* before its waiters, whose requests may end in the callback */
     }
-    is_durable ? reuse_settle(s) : reuse_leave(s); /* the identical ones get its verdict, or are judged */
+    reuse_settle(s, is_durable);           /* the identical ones get its verdict, or are judged */
     waits_notify(&s->waits);               /* its own; those of its group are woken by leave_group() */
     client_drop_submission(s->job.client); /* its quota has room for another */
     leave_group(s);                        /* which may be finished, be decided, or choose whom to time */

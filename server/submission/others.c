@@ -61,7 +61,7 @@ others_take(struct submission *s)
         elsewhere_own(f->elsewhere, e, s->job.client);
     else
         client_drop_submission(s->job.client);
-    reuse_leave(s);
+    reuse_settle(s, false);
     attempt_free(f, s->attempt);
     free(s);
     scheduler_kick(f->scheduler);

@@ -339,11 +339,11 @@ reuse_enqueue(struct submission *s)
     scheduler_add_for_slot(f->scheduler, &s->job, s->is_claimed);
 }
 
-/* primary: its verdict is reused for the followers, which are judged if that fails; "": they are judged. */
-static void
-settle(struct submission *s, const char *primary)
+void
+reuse_settle(struct submission *s, bool has_verdict)
 {
     struct funnel *f = s->funnel;
+    bool is_shared = has_verdict && reuse_is_reusable(s->attempt);
     struct submission *follower;
 
     flight_land(f->flight, &s->flight);
@@ -351,19 +351,7 @@ settle(struct submission *s, const char *primary)
         if (follower->group)
             group_end_following(follower->group);
         follower->cache = "miss";
-        if (!*primary || !ask(follower, asking_new(follower, primary)))
+        if (!is_shared || !ask(follower, asking_new(follower, s->id)))
             reuse_enqueue(follower); /* the first of them leads now */
     }
-}
-
-void
-reuse_settle(struct submission *s)
-{
-    settle(s, reuse_is_reusable(s->attempt) ? s->id : "");
-}
-
-void
-reuse_leave(struct submission *s)
-{
-    settle(s, "");
 }

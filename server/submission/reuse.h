@@ -20,9 +20,7 @@ void reuse_enqueue(struct submission *s);
  * was asked before, or the workers have not reported their versions yet.
  */
 bool reuse_asks(struct submission *s);
-/* Its verdict is durable: those that follow it get that, or are judged. */
-void reuse_settle(struct submission *s);
-/* Another node has s: those that follow it here are judged. */
-void reuse_leave(struct submission *s);
+/* Its end: those that follow it get its verdict, if it has one here that is durable, or are judged. */
+void reuse_settle(struct submission *s, bool has_verdict);
 
 #endif
