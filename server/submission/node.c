@@ -59,9 +59,7 @@ struct node {
     int64_t until_ns, sent_ns;  /* monotonic */
     bool is_lost;               /* it has to join anew */
     bool is_asking;             /* a renewal or a joining is under way */
-    bool is_looking;            /* for what waits */
-    bool is_draining;
-    bool is_ahead; /* as of the last check */
+    bool is_ahead;              /* as of the last check */
     bool has_found;
     bool is_blind; /* the last look failed, which was logged */
     struct store_claim claims[STORE_CLAIMS_MAX];
@@ -201,7 +199,7 @@ renew(struct node *n, int64_t lease_ms, struct error *err)
 {
     AUTO_JSON json_t *about = node_about(n->funnel);
     AUTO_FREE char *text = json_dumps(about, JSON_COMPACT);
-    const struct store_node_state state = { n->is_draining, text };
+    const struct store_node_state state = { pending_is_draining(n->funnel->pending), text };
 
     return store_renew(n->funnel->store, &n->lease, lease_ms, &state, renewed_cb, n, err);
 }
@@ -232,25 +230,19 @@ renew_timer_cb(uv_timer_t *timer)
 
 /* --- what waits in the store --- */
 
-static bool
-has_room(const struct node *n)
-{
-    return scheduler_has_room(n->funnel->scheduler);
-}
-
 /* Where this node has as much to do as it can, one at a time is taken, and is the next of its client. */
 static bool
 may_take(const struct node *n)
 {
     const struct funnel *f = n->funnel;
 
-    if (n->is_lost || n->is_draining || n->is_ahead || !zygotes_are_ready(f))
+    if (n->is_lost || pending_is_draining(f->pending) || n->is_ahead || !zygotes_are_ready(f))
         return false;
     /* A file's submissions are all known here: one that waits for a slot is claimed when it begins, not before. */
     if (!is_shared(n) && registry_oldest_s(f->registry, REGISTRY_FOR_SLOT) >= 0)
         return false;
     const struct submission *s = *n->taken ? submission_by_id(f, n->taken) : NULL;
-    return has_room(n) ||
+    return scheduler_has_room(f->scheduler) ||
            (is_shared(n) && scheduler_is_open(f->scheduler) && !(s && s->state == STATE_QUEUED));
 }
 
@@ -275,7 +267,6 @@ give_back(struct node *n, struct store_claim *claim)
 static void
 end_look(struct node *n, bool is_at_once)
 {
-    n->is_looking = false;
     for (size_t i = 0; i < n->ntakes; i++) {
         submission_row_release(&n->takes[i].row);
         json_decref(n->takes[i].group.request);
@@ -353,7 +344,7 @@ rows_read_cb(void *arg)
         is_row |= t->is_read;
         if (s) /* it came in while it was read, with its group or to be cancelled */
             take_known(n, s, &t->claim);
-        else if (!t->is_read || n->is_draining || n->is_lost)
+        else if (!t->is_read || pending_is_draining(n->funnel->pending) || n->is_lost)
             give_back(n, &t->claim);
         else
             take_up(n, t);
@@ -433,11 +424,14 @@ taken_cb(void *arg, int code, const struct error *err)
 static size_t
 most_to_take(const struct node *n)
 {
+    const struct scheduler *q = n->funnel->scheduler;
     struct scheduler_counts counts;
 
-    scheduler_count(n->funnel->scheduler, &counts);
+    scheduler_count(q, &counts);
     int64_t room = counts.slots - counts.cpu_running;
-    return room <= 0 || !has_room(n) ? 1 : room < STORE_CLAIMS_MAX ? (size_t)room : STORE_CLAIMS_MAX;
+    return room <= 0 || !scheduler_has_room(q) ? 1
+           : room < STORE_CLAIMS_MAX           ? (size_t)room
+                                               : STORE_CLAIMS_MAX;
 }
 
 /* A look costs no write where nothing waits that may be claimed. */
@@ -473,7 +467,6 @@ look_timer_cb(uv_timer_t *timer)
         look_again(n, false);
         return;
     }
-    n->is_looking = true;
     n->looking = n->lease;
     n->wants = node_wants(n->funnel);
     pending_begin_write(n->funnel->pending);
@@ -484,7 +477,7 @@ look_timer_cb(uv_timer_t *timer)
 static void
 look_again(struct node *n, bool is_at_once)
 {
-    if (!n->is_draining)
+    if (!pending_is_draining(n->funnel->pending))
         uv_timer_start(&n->look_timer, look_timer_cb,
                        is_at_once     ? 0
                        : is_shared(n) ? LOOK_MS
@@ -641,7 +634,6 @@ node_new(struct funnel *f)
 void
 node_drain(struct node *n)
 {
-    n->is_draining = true;
     uv_timer_stop(&n->look_timer);
     if (is_shared(n)) /* the others are to know */
         uv_timer_start(&n->renew_timer, renew_timer_cb, 0, (uint64_t)store_lease_ms(n->funnel->store) / 3);
