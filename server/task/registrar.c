@@ -484,20 +484,6 @@ has_turn(const struct registration *r)
     return false;
 }
 
-/* One that waits for a device; NULL: none does. */
-static struct registration *
-first_waiting(struct funnel *f)
-{
-    struct registration *r, *next;
-
-    HASH_ITER(hh, f->registrar->registrations, r, next)
-    {
-        if (has_turn(r))
-            return r;
-    }
-    return NULL;
-}
-
 int64_t
 registrar_registering(const struct registrar *r)
 {
@@ -507,10 +493,13 @@ registrar_registering(const struct registrar *r)
 void
 task_refuse_all(struct funnel *f)
 {
-    struct registration *r;
+    struct registration *r, *next;
 
-    while ((r = first_waiting(f)) != NULL)
-        refuse(r, FUNNEL_UNAVAILABLE, "the daemon stops", NULL);
+    HASH_ITER(hh, f->registrar->registrations, r, next)
+    {
+        if (has_turn(r))
+            refuse(r, FUNNEL_UNAVAILABLE, "the daemon stops", NULL);
+    }
 }
 
 static char *
