@@ -132,10 +132,10 @@ elsewhere_hurry(struct elsewhere *e)
 struct elsewhere_entry *
 elsewhere_ask(struct elsewhere *e, const char *id)
 {
-    struct elsewhere_entry *entry = elsewhere_add(e, id, "", NULL);
+    struct elsewhere_entry *entry = elsewhere_find(e, id);
 
-    if (!entry)
-        return NULL;
+    if (entry || !(entry = elsewhere_add(e, id, "", NULL)))
+        return entry;
     entry->is_known = false;
     DL_DELETE(e->oldest, entry);
     DL_PREPEND(e->oldest, entry);

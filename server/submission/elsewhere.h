@@ -62,7 +62,7 @@ void elsewhere_free(struct elsewhere *e);
 /* Follow it from now on. client is copied. View; NULL: no memory. */
 struct elsewhere_entry *elsewhere_add(struct elsewhere *e, const char *id, const char *group_id,
                                       const char *client);
-/* The same of an id of which nothing else is known. */
+/* The same of an id of which nothing else is known, unless it is followed already. */
 struct elsewhere_entry *elsewhere_ask(struct elsewhere *e, const char *id);
 void elsewhere_hurry(struct elsewhere *e); /* the next look is immediate, not at the next poll */
 struct elsewhere_entry *elsewhere_find(struct elsewhere *e, const char *id); /* NULL: it is not followed */

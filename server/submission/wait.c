@@ -17,33 +17,18 @@ struct funnel_wait {
     void *arg;
 };
 
-/* The waits for an id that is not here; NULL: no memory. */
-static struct funnel_wait **
-waits_elsewhere(struct funnel *f, const char *id)
-{
-    struct elsewhere_entry *e = elsewhere_find(f->elsewhere, id);
-
-    if (!e)
-        e = elsewhere_ask(f->elsewhere, id);
-    return e ? &e->waits : NULL;
-}
-
 struct funnel_wait *
 funnel_wait(struct funnel *f, const char *id, funnel_wait_cb *cb, void *arg)
 {
-    struct submission *s = NULL;
-    struct group *g = NULL;
+    struct submission *s = submission_by_id(f, id);
+    struct group *g = s ? NULL : groups_find(f->groups, id);
+    bool is_whole = g && group_is_whole(g);
+    struct elsewhere_entry *e = s || is_whole ? NULL : elsewhere_ask(f->elsewhere, id);
+    struct funnel_wait *w = s || is_whole || e ? calloc(1, sizeof(*w)) : NULL;
 
-    s = submission_by_id(f, id);
-    if (!s)
-        g = groups_find(f->groups, id);
-    if (g && !group_is_whole(g))
-        g = NULL;
-    struct funnel_wait **head = s ? &s->waits : g ? group_waits(g) : waits_elsewhere(f, id);
-    struct funnel_wait *w = head ? calloc(1, sizeof(*w)) : NULL;
     if (!w)
         return NULL;
-    w->head = head;
+    w->head = s ? &s->waits : is_whole ? group_waits(g) : &e->waits;
     w->cb = cb;
     w->arg = arg;
     DL_APPEND(*w->head, w);
