@@ -221,13 +221,12 @@ load(struct submission *s)
     struct loading *l = calloc(1, sizeof(*l));
 
     s->is_claiming = true;
-    pending_begin_write(f->pending);
     if (!l) {
         log_warn(s->id, "no memory to begin it: it is tried again");
         retry_later(s, begin_again);
-        pending_end_write(f->pending);
         return;
     }
+    pending_begin_write(f->pending);
     *l = (struct loading){ .submission = s, .source = BUFFER_INIT, .is_handed_on = s->claim.is_handed_on };
     memcpy(l->id, s->id, sizeof(l->id));
     if (store_read(f->store, load_cb, loaded_cb, l, &l->err) != 0) {
@@ -267,8 +266,6 @@ claimed_cb(void *arg, int code, const struct error *err)
         load(s);
     } else {
         log_info(s->id, "it is not judged here: %s", err->text);
-        scheduler_end_rerun(f->scheduler, &s->job); /* nothing moves it, which would */
-        scheduler_release_slot(f->scheduler, &s->job);
         f->taken(s);
     }
     pending_end_write(f->pending);

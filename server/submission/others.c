@@ -44,13 +44,13 @@ others_take(struct submission *s)
     struct elsewhere_entry *e =
         elsewhere_add(f->elsewhere, s->id, s->group ? group_id(s->group) : "", client_name(s->job.client));
 
+    scheduler_end_rerun(f->scheduler, &s->job); /* nothing moves it, which would */
+    scheduler_release_slot(f->scheduler, &s->job);
     if (!e) { /* its waiters look for themselves, and the group ends without it */
         log_error(s->id, "no memory to follow what another node makes of it");
         f->ended(s, false);
         return;
     }
-    scheduler_end_rerun(f->scheduler, &s->job); /* nothing moves it, which would */
-    scheduler_release_slot(f->scheduler, &s->job);
     e->group = s->group;
     e->is_news = true;
     waits_move(&s->waits, &e->waits);
