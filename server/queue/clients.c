@@ -142,7 +142,7 @@ clients_note(struct clients *cs, const char *name, const struct store_usage *on_
 }
 
 enum quota_limit
-clients_admit(struct clients *cs, const char *name, size_t n, int *retry_s)
+clients_admit(struct clients *cs, const char *name, size_t n, size_t registrations, int *retry_s)
 {
     struct client *c = name && *name ? clients_get(cs, name) : NULL;
 
@@ -152,8 +152,8 @@ clients_admit(struct clients *cs, const char *name, size_t n, int *retry_s)
     int64_t here = c->submissions + c->registrations + c->coming - c->usage.running;
     int64_t all = c->noted + c->coming; /* the store has none of the latter yet */
     c->usage.waiting = here > all ? here : all;
-    enum quota_limit limit =
-        quota_admit(clients_quota(cs, name), &c->usage, n, clock_monotonic_ns(), clock_wall_ms(), retry_s);
+    enum quota_limit limit = quota_admit(clients_quota(cs, name), &c->usage, n, registrations,
+                                         clock_monotonic_ns(), clock_wall_ms(), retry_s);
     c->noted = c->usage.recent = 0;
     return limit;
 }

@@ -35,8 +35,9 @@ const char *clients_limits(const struct clients *cs);
 const struct quota *clients_quota(const struct clients *cs, const char *name);
 /* Of a client with a quota, what all nodes know (struct store_usage): seconds of devices, and for the next call the rest. */
 void clients_note(struct clients *cs, const char *name, const struct store_usage *on_all_nodes);
-/* Whether n more submissions or registrations are within the client's quota: quota_admit(). */
-enum quota_limit clients_admit(struct clients *cs, const char *name, size_t n, int *retry_s);
+/* Whether n more submissions or registrations are within the client's quota; and those before them: quota_admit(). */
+enum quota_limit clients_admit(struct clients *cs, const char *name, size_t n, size_t registrations,
+                               int *retry_s);
 
 /* A submission, or a registration that the client asked for, is accepted; it is over. */
 void client_add_submission(struct client *c);

@@ -153,7 +153,8 @@ usage_add_gpu(struct usage *u, double seconds, int64_t now_ms)
 }
 
 enum quota_limit
-quota_admit(const struct quota *q, struct usage *u, size_t n, int64_t now_ns, int64_t now_ms, int *retry_s)
+quota_admit(const struct quota *q, struct usage *u, size_t n, size_t registrations, int64_t now_ns,
+            int64_t now_ms, int *retry_s)
 {
     double rate = (double)q->rate;
 
@@ -171,11 +172,12 @@ quota_admit(const struct quota *q, struct usage *u, size_t n, int64_t now_ns, in
         u->rate_ns == 0 ? rate : fmin(rate, u->rate_left + rate * (double)(now_ns - u->rate_ns) / 60e9);
     u->rate_ns = now_ns;
     /* A group that is larger than what a minute allows comes in once nothing else did for a minute, and is paid off. */
-    double needed = fmin((double)n, rate), left = fmin(u->rate_left, rate - (double)u->recent);
+    double needed = fmin((double)(n + registrations), rate),
+           left = fmin(u->rate_left, rate - (double)u->recent);
     if (left < needed) {
         *retry_s = (int)ceil((needed - left) * 60 / rate);
         return QUOTA_RATE;
     }
-    u->rate_left -= (double)n;
+    u->rate_left -= (double)(n + registrations);
     return QUOTA_OK;
 }

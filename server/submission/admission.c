@@ -30,7 +30,8 @@ admission_retry_after(const struct funnel *f)
 }
 
 enum funnel_refusal
-admission_check_quota(struct funnel *f, const char *client, size_t n, struct funnel_answer *a)
+admission_check_quota(struct funnel *f, const char *client, size_t n, size_t registrations,
+                      struct funnel_answer *a)
 {
     static const enum funnel_refusal refusals[] = { [QUOTA_OK] = FUNNEL_OK,
                                                     [QUOTA_RATE] = FUNNEL_QUOTA_RATE,
@@ -38,13 +39,13 @@ admission_check_quota(struct funnel *f, const char *client, size_t n, struct fun
                                                     [QUOTA_GPU] = FUNNEL_QUOTA_GPU };
     const struct quota *q = clients_quota(f->clients, client);
 
-    enum quota_limit limit = clients_admit(f->clients, client, n, &a->retry_after_s);
+    enum quota_limit limit = clients_admit(f->clients, client, n, registrations, &a->retry_after_s);
     if (limit == QUOTA_RATE)
         json_refuse(&a->fault, "", "the client %.64s may submit %lld a minute", client, (long long)q->rate);
     else if (limit == QUOTA_QUEUED && n > (size_t)q->queued) { /* waiting would not help */
         json_refuse(&a->fault, "",
-                    "it counts as %zu submissions, and of the client %.64s %lld may wait: send fewer at once",
-                    n, client, (long long)q->queued);
+                    "it has %zu submissions, and of the client %.64s %lld may wait: send fewer at once", n,
+                    client, (long long)q->queued);
         return FUNNEL_BAD;
     } else if (limit == QUOTA_QUEUED)
         json_refuse(&a->fault, "", "of the client %.64s %lld may wait", client, (long long)q->queued);

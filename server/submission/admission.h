@@ -16,6 +16,6 @@ int64_t admission_waiting(const struct funnel *f);
 int admission_retry_after(const struct funnel *f);
 /* FUNNEL_OK, or the refusal of n more of the client's by its quota, with the reason in a. */
 enum funnel_refusal admission_check_quota(struct funnel *f, const char *client, size_t n,
-                                          struct funnel_answer *a);
+                                          size_t registrations, struct funnel_answer *a);
 
 #endif

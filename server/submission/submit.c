@@ -273,7 +273,7 @@ registered_cb(void *arg, const struct funnel_answer *a)
     store_intake(in);
 }
 
-/* A task that has to be registered first counts like a submission. */
+/* A task that has to be registered first counts against the rate like a submission; they never wait at once. */
 static enum funnel_refusal
 admit(struct intake *in, struct funnel_answer *a)
 {
@@ -282,7 +282,7 @@ admit(struct intake *in, struct funnel_answer *a)
     if (in->has_usage)
         clients_note(in->funnel->clients, in->request.client, &in->usage);
     enum funnel_refusal refusal =
-        admission_check_quota(in->funnel, in->request.client, in->request.n + registers, a);
+        admission_check_quota(in->funnel, in->request.client, in->request.n, registers, a);
     if (refusal == FUNNEL_OK && (in->client = clients_get(in->funnel->clients, in->request.client)))
         client_expect(in->client, (int64_t)in->request.n); /* others ask before the store has them */
     return refusal;

@@ -719,7 +719,7 @@ add_looked_cb(void *arg)
     memcpy(a->id, n->request.id, sizeof(a->id));
     a->refusal = check_name(n, &a->fault);
     if (a->refusal == FUNNEL_OK && !l->is_known)
-        a->refusal = admission_check_quota(f, n->request.client, 1, a);
+        a->refusal = admission_check_quota(f, n->request.client, 1, 0, a);
     if (a->refusal != FUNNEL_OK || (l->is_known && is_called)) {
         n->cb(n->arg, a);
         naming_free(n);

@@ -100,6 +100,13 @@ def test_queued(start_scripted: service.StartDaemon) -> None:
     assert daemon.client.post("/v1/submissions", body("ast=hang", "one")).status == 202
 
 
+def test_a_new_reference_with_its_candidate_waits_as_one(start_scripted: service.StartDaemon) -> None:
+    """It was refused as two, for ever, where one may wait."""
+    daemon = limited(start_scripted, "*:queued=1")
+    inline = body("ast=fail:syntax", "one") | {"task": None, "reference": registration("one")["reference"]}
+    assert daemon.client.judge(inline, LIMIT_S)["class"] == "syntax"
+
+
 def test_running(start_scripted: service.StartDaemon) -> None:
     """More than may run wait, and another client's goes past them."""
     daemon = limited(start_scripted, "greedy:running=1", cpu_jobs=3)

@@ -56,21 +56,21 @@ what_other_nodes_know_of_a_client_counts(void **state)
     (void)state;
     clients_configure(cs, "alice:queued=2,gpu_s=9");
     clients_note(cs, "alice", &(struct store_usage){ .queued = 2, .device_ms = 3000 });
-    assert_int_equal(clients_admit(cs, "alice", 1, &retry_s), QUOTA_QUEUED);
-    assert_int_equal(clients_admit(cs, "alice", 1, &retry_s), QUOTA_OK);
+    assert_int_equal(clients_admit(cs, "alice", 1, 0, &retry_s), QUOTA_QUEUED);
+    assert_int_equal(clients_admit(cs, "alice", 1, 0, &retry_s), QUOTA_OK);
     client_used_device(clients_get(cs, "alice"), 5);
     clients_note(
         cs, "alice",
         &(struct store_usage){ .device_ms = 8000 }); /* the same seconds, which the store knows by now */
-    assert_int_equal(clients_admit(cs, "alice", 1, &retry_s), QUOTA_OK);
+    assert_int_equal(clients_admit(cs, "alice", 1, 0, &retry_s), QUOTA_OK);
     clients_note(cs, "alice", &(struct store_usage){ .device_ms = 9000 });
-    assert_int_equal(clients_admit(cs, "alice", 1, &retry_s), QUOTA_GPU);
+    assert_int_equal(clients_admit(cs, "alice", 1, 0, &retry_s), QUOTA_GPU);
     clients_configure(cs, "alice:rate=10");
     clients_note(cs, "alice", &(struct store_usage){ .recent = 8 });
-    assert_int_equal(clients_admit(cs, "alice", 3, &retry_s), QUOTA_RATE);
+    assert_int_equal(clients_admit(cs, "alice", 3, 0, &retry_s), QUOTA_RATE);
     assert_in_range(retry_s, 1, 6); /* one of ten a minute */
     clients_note(cs, "alice", &(struct store_usage){ .recent = 8 });
-    assert_int_equal(clients_admit(cs, "alice", 2, &retry_s), QUOTA_OK);
+    assert_int_equal(clients_admit(cs, "alice", 2, 0, &retry_s), QUOTA_OK);
     clients_free(cs);
 }
 
@@ -108,14 +108,14 @@ what_waits_is_what_was_accepted_and_does_not_run(void **state)
     struct client *alice = clients_get(cs, "alice");
     client_add_submission(alice);
     client_add_registration(alice);
-    assert_int_equal(clients_admit(cs, "alice", 1, &retry_s), QUOTA_QUEUED);
+    assert_int_equal(clients_admit(cs, "alice", 1, 0, &retry_s), QUOTA_QUEUED);
     client_begin_run(alice);
-    assert_int_equal(clients_admit(cs, "alice", 1, &retry_s), QUOTA_OK);
+    assert_int_equal(clients_admit(cs, "alice", 1, 0, &retry_s), QUOTA_OK);
     client_end_run(alice);
     client_drop_registration(alice);
     assert_int_equal(client_registrations(alice), 0);
-    assert_int_equal(clients_admit(cs, "alice", 1, &retry_s), QUOTA_OK);
-    assert_int_equal(clients_admit(cs, "", 1000, &retry_s), QUOTA_OK);
+    assert_int_equal(clients_admit(cs, "alice", 1, 0, &retry_s), QUOTA_OK);
+    assert_int_equal(clients_admit(cs, "", 1000, 0, &retry_s), QUOTA_OK);
     clients_free(cs);
 }
 
@@ -151,7 +151,7 @@ records_of_clients_with_nothing_here_go_and_the_others_stay(void **state)
     }
     int retry_s;
     assert_ptr_equal(clients_get(cs, "busy"), busy);
-    assert_int_equal(clients_admit(cs, "today", 1, &retry_s), QUOTA_GPU);
+    assert_int_equal(clients_admit(cs, "today", 1, 0, &retry_s), QUOTA_GPU);
     clients_free(cs);
 }
 

@@ -109,17 +109,18 @@ a_rate_lets_a_minutes_worth_through_and_then_its_share(void **state)
 
     (void)state;
     for (int i = 0; i < 60; i++)
-        assert_int_equal(quota_admit(&q, &u, 1, SECOND, NOON, &retry_s), QUOTA_OK);
-    assert_int_equal(quota_admit(&q, &u, 1, SECOND, NOON, &retry_s), QUOTA_RATE);
+        assert_int_equal(quota_admit(&q, &u, 1, 0, SECOND, NOON, &retry_s), QUOTA_OK);
+    assert_int_equal(quota_admit(&q, &u, 1, 0, SECOND, NOON, &retry_s), QUOTA_RATE);
     assert_int_equal(retry_s, 1);
-    assert_int_equal(quota_admit(&q, &u, 1, 2 * SECOND, NOON, &retry_s), QUOTA_OK);
-    assert_int_equal(quota_admit(&q, &u, 10, 2 * SECOND, NOON, &retry_s), QUOTA_RATE);
+    assert_int_equal(quota_admit(&q, &u, 1, 0, 2 * SECOND, NOON, &retry_s), QUOTA_OK);
+    assert_int_equal(quota_admit(&q, &u, 10, 0, 2 * SECOND, NOON, &retry_s), QUOTA_RATE);
     assert_int_equal(retry_s, 10);
     /* A group of more than a minute's worth: once, and then it is paid off. */
-    assert_int_equal(quota_admit(&q, &u, 120, 100 * SECOND, NOON, &retry_s), QUOTA_OK);
-    assert_int_equal(quota_admit(&q, &u, 1, 100 * SECOND, NOON, &retry_s), QUOTA_RATE);
+    assert_int_equal(quota_admit(&q, &u, 120, 0, 100 * SECOND, NOON, &retry_s), QUOTA_OK);
+    assert_int_equal(quota_admit(&q, &u, 1, 0, 100 * SECOND, NOON, &retry_s), QUOTA_RATE);
     assert_int_equal(retry_s, 61);
-    assert_int_equal(quota_admit(&q, &u, 1, 161 * SECOND, NOON, &retry_s), QUOTA_OK);
+    assert_int_equal(quota_admit(&q, &u, 1, 0, 161 * SECOND, NOON, &retry_s), QUOTA_OK);
+    assert_int_equal(quota_admit(&q, &u, 1, 1, 162 * SECOND, NOON, &retry_s), QUOTA_RATE); /* it is two */
 }
 
 static void
@@ -130,16 +131,16 @@ what_waits_and_the_days_seconds_are_bounded(void **state)
     int retry_s;
 
     (void)state;
-    assert_int_equal(quota_admit(&q, &u, 2, SECOND, NOON, &retry_s), QUOTA_OK);
-    assert_int_equal(quota_admit(&q, &u, 3, SECOND, NOON, &retry_s), QUOTA_QUEUED);
+    assert_int_equal(quota_admit(&q, &u, 2, 0, SECOND, NOON, &retry_s), QUOTA_OK);
+    assert_int_equal(quota_admit(&q, &u, 3, 0, SECOND, NOON, &retry_s), QUOTA_QUEUED);
     assert_int_equal(retry_s, 0);
     usage_add_gpu(&u, 99, NOON);
-    assert_int_equal(quota_admit(&q, &u, 1, SECOND, NOON, &retry_s), QUOTA_OK);
+    assert_int_equal(quota_admit(&q, &u, 1, 0, SECOND, NOON, &retry_s), QUOTA_OK);
     usage_add_gpu(&u, 1, NOON);
-    assert_int_equal(quota_admit(&q, &u, 1, SECOND, NOON, &retry_s), QUOTA_GPU);
+    assert_int_equal(quota_admit(&q, &u, 1, 0, SECOND, NOON, &retry_s), QUOTA_GPU);
     assert_int_equal(retry_s, 43201);
     /* Another day. */
-    assert_int_equal(quota_admit(&q, &u, 1, SECOND, NOON + 43200000, &retry_s), QUOTA_OK);
+    assert_int_equal(quota_admit(&q, &u, 1, 0, SECOND, NOON + 43200000, &retry_s), QUOTA_OK);
     assert_true(u.gpu_s == 0);
 }
 
