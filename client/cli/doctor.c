@@ -169,6 +169,7 @@ mend_for_why(const char *why)
         { "quarantined", "see the finding of the device" },
         { "starting", "wait some seconds; where it stays so, its log has the traceback of the Python that "
                       "cannot import torch or triton" },
+        { "is full", "make room on that disk: it goes on by itself" },
         { "drain", "it stops: start it again" },
         { "stop", "it stops: start it again" },
     };

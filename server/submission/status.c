@@ -1,4 +1,5 @@
 #include <stdio.h>
+#include <string.h>
 
 #include "common/auto.h"
 #include "common/buffer.h"
@@ -19,6 +20,8 @@
 #include "server/workers/device_worker.h"
 #include "server/workers/prefork_pool.h"
 #include "server/workers/zygote.h"
+
+static const char starting[] = "starting workers"; /* all other reasons need somebody to mend them */
 
 /* Of those without which nothing is judged, one that is out of service for its sandbox; NULL: none is. */
 static const struct zygote *
@@ -66,7 +69,7 @@ funnel_is_ready(struct funnel *f, char *why, size_t size)
                  zygote_name(bare));
     else
         snprintf(why, size, "%s",
-                 quarantined == f->n_device_workers ? "every device is quarantined" : "starting workers");
+                 quarantined == f->n_device_workers ? "every device is quarantined" : starting);
     return false;
 }
 
@@ -174,7 +177,8 @@ funnel_pulse(struct funnel *f, struct buffer *out)
     const char *state = pending_is_draining(f->pending) ? "draining"
                         : f->config->paused             ? "paused"
                         : is_ready                      ? "ready"
-                                                        : "starting";
+                        : strcmp(why, starting) == 0    ? "starting"
+                                                        : "failing";
     const char *quote = *why ? "\"" : ""; /* the reasons are our own words, with nothing in them to escape */
     buffer_printf(out, "{\"state\":\"%s\",\"ready\":%s,\"why\":%s%s%s,\"queues\":", state,
                   is_ready ? "true" : "false", quote, *why ? why : "null", quote);

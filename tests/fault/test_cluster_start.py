@@ -394,6 +394,7 @@ def test_a_full_disk_of_the_database_is_503_and_over_once_there_is_room(
         assert int(answer.headers["Retry-After"]) >= 1
         time.sleep(2.5)  # it looks for room again each second
         assert client.get("/readyz").json()["detail"] == "the disk of the store is full"
+        assert client.get("/v1/status").json()["state"] == "failing"  # it said that it was starting
         assert any("the disk of the store is full" in text for text in doctor(node.url, settings(directory, found.url)))
         full.unlink()
         while client.post("/v1/submissions", body).status != 202:
