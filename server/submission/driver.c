@@ -182,6 +182,10 @@ begin_again(struct submission *s)
     s->is_claiming = false;
     scheduler_release_slot(f->scheduler, &s->job);
     scheduler_add_for_slot(f->scheduler, &s->job, true);
+    if (!s->is_unread)
+        return;
+    s->attempts = s->claim.attempts + 1;
+    submission_release(s);
 }
 
 /* The store could not be read. It is claimed once more, as the same attempt: another node may have it by then. */
@@ -191,8 +195,20 @@ begin_later(struct submission *s, const struct error *err)
     log_warn(s->id, "it cannot begin yet: %s", err->text);
     s->is_claimed = s->is_exhausted; /* which ends as it was found, without another claim */
     s->claim.attempts -= !s->is_exhausted;
+    s->is_unread = !s->is_exhausted;
     s->is_claiming = true;
     retry_later(s, begin_again);
+}
+
+/* The daemon stops before it has begun, which counts as no attempt. */
+static void
+leave_claimed(struct submission *s)
+{
+    scheduler_release_slot(s->funnel->scheduler, &s->job);
+    if (s->is_exhausted)
+        return;
+    s->attempts = s->claim.attempts;
+    submission_release(s);
 }
 
 static void
@@ -203,8 +219,8 @@ loaded_cb(void *arg)
     struct funnel *f = s->funnel;
 
     s->is_claiming = false;
-    if (pending_is(f->pending, PENDING_STOPPING)) /* the next start takes it up */
-        scheduler_release_slot(f->scheduler, &s->job);
+    if (pending_is(f->pending, PENDING_STOPPING))
+        leave_claimed(s);
     else if (l->rc == ERR_UNAVAILABLE)
         begin_later(s, &l->err);
     else
@@ -260,8 +276,10 @@ claimed_cb(void *arg, int code, const struct error *err)
     } else if (must_wait) {
         log_warn(s->id, "it cannot begin yet: %s", err->text);
         retry_later(s, begin_again);
-    } else if (is_stopping) { /* the next start takes it up */
+    } else if (code != 0 && is_stopping) { /* the next start takes it up */
         scheduler_release_slot(f->scheduler, &s->job);
+    } else if (is_stopping) {
+        leave_claimed(s);
     } else if (code == 0) {
         load(s);
     } else {
@@ -279,6 +297,7 @@ driver_begin(struct submission *s)
     struct error err = { 0 };
 
     s->is_claiming = true;
+    s->is_unread = false;
     pending_begin_write(f->pending);
     if (s->is_claimed)
         claimed_cb(s, 0, NULL);

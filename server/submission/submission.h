@@ -56,6 +56,7 @@ struct submission {
     bool is_accepted;         /* here, and counts for the limits of this daemon until it has ended */
     bool is_claiming;  /* the store was asked to claim it, or to hand it on, and has not answered yet */
     bool is_claimed;   /* it was taken from the store, and claim holds for its first beginning here */
+    bool is_unread;    /* it is to be claimed again: claim holds in the store, less one attempt */
     bool is_exhausted; /* it has been begun too often: it ends when it is loaded */
     bool is_taken;     /* it is another's, as soon as its processes are gone */
     bool is_cancelled; /* to be, as soon as its processes are gone */

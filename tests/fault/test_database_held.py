@@ -83,6 +83,25 @@ def test_what_cannot_be_read_yet_is_judged_later(directory: Path) -> None:
             node.stop()
 
 
+def test_what_was_claimed_and_not_begun_when_it_stops_is_no_attempt(directory: Path) -> None:
+    """Its claim was kept, so that the next start counted it."""
+    with database(directory) as found:
+        node = Node("a", directory, found.url, ["--drain-ms=0"])
+        try:
+            gate = directory / "go"
+            late = post_gated(node, gate)[2:]
+            wait_running(found)
+            with locked(found, "verifierd.blob"):
+                gate.touch()
+                service.wait_for(lambda: b"it cannot begin yet" in node.log.read_bytes())
+                node.process.send_signal(signal.SIGTERM)
+                assert node.process.wait(30) == 0
+            sql = "SELECT state || '/' || attempts FROM verifierd.job WHERE id IN ('{}', '{}')"
+            assert found.ask(sql.format(*late)) == ["0/0"] * 2
+        finally:
+            node.stop()
+
+
 def test_a_deadline_that_finds_the_database_held_passes_later(directory: Path) -> None:
     """The rest of the group was cancelled at the deadline or never."""
     with database(directory) as found:
