@@ -71,6 +71,7 @@ struct attempt {
 
     stage_ended_cb *ended; /* the driver: receives the end of a stage */
     enum { STEP_AST, STEP_COMPILE, STEP_PUBLISH, STEP_INSPECT, STEP_BUILD } step;
+    int built, to_build; /* kernels, as the build child last said; 0 of 0: it has not */
     struct child *child;
     json_t *result;                /* of the child */
     bool is_short;                 /* the machine was short of memory when that came */

@@ -30,8 +30,9 @@
  * child compiles what the module launches, and another inspects the files that it left (`inspect`).
  */
 
-/* Largest size of a plan (server/harness/shared/plan.py) and of one with its images (server/harness/executor/archive.py), in bytes. */
+/* Bytes of a plan and its kernels (server/harness/shared/plan.py); bytes of one with its images (server/harness/executor/archive.py). */
 #define PLAN_MAX (16LL << 20)
+#define KERNELS_MAX 4096
 #define IMAGES_MAX (1LL << 30)
 
 /* --- their children --- */
@@ -54,6 +55,14 @@ child_message_cb(void *arg, struct child *c, struct message *m)
     const struct config *config = s->funnel->config;
     const char *event = message_text(m, "ev");
 
+    if (event && strcmp(event, "progress") == 0 && j->step == STEP_BUILD) {
+        json_int_t done = json_integer_value(json_object_get(m->body, "done"));
+        json_int_t of = json_integer_value(json_object_get(m->body, "of"));
+        if (done >= 0 && done <= of && of <= KERNELS_MAX) {
+            j->built = (int)done;
+            j->to_build = (int)of;
+        }
+    }
     if (event && strcmp(event, "result") == 0 && !j->result) {
         j->result = json_incref(m->body);
         if (j->step == STEP_COMPILE && j->is_traced && j->plan_fd < 0)
@@ -274,6 +283,7 @@ begin_build(struct submission *s)
     struct attempt *j = s->attempt;
 
     j->step = STEP_BUILD;
+    j->built = j->to_build = 0;
     return ask_child(s, CHILD_BUILD,
                      json_pack("{s:s, s:s, s:O, s:b}", "op", "build", "target", s->funnel->config->target,
                                "policy", j->policy_json, "others",
@@ -419,7 +429,8 @@ build_ended(struct submission *s, const struct child_end *end)
         failure_note_rule(j, json_string_value(json_object_get(result, "rule")));
         return stage_decided(OUTCOME_FAIL, class_, done, of > done ? of : done + 1);
     } else {
-        return stage_decided(OUTCOME_FAIL, failure_by_end(s, end), 0, 1);
+        of = j->to_build > j->built ? j->to_build : j->built + 1;
+        return stage_decided(OUTCOME_FAIL, failure_by_end(s, end), j->built, of);
     }
 }
 

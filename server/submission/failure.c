@@ -69,9 +69,12 @@ failure_by_end(struct submission *s, const struct child_end *end)
         return CLASS_OOM;
     }
     if (end->was_limited) {
+        char built[64] = "";
+        if (j->step == STEP_BUILD && j->to_build > 0)
+            snprintf(built, sizeof(built), "; %d of %d kernels were compiled", j->built, j->to_build);
         attempt_fail(j, j->stage, CLASS_TIMEOUT, NULL,
-                     "%s: the process did not finish within %g s and was stopped.", stage,
-                     (double)s->funnel->config->stage_limit_ms / 1000);
+                     "%s: the process did not finish within %g s and was stopped%s.", stage,
+                     (double)s->funnel->config->stage_limit_ms / 1000, built);
         attribution_end(s, CLASS_TIMEOUT, end);
         return CLASS_TIMEOUT;
     }

@@ -61,6 +61,7 @@ CASES = [
 ENDLESS = [
     Case("ast=hang", "timeout", "ast", "2 s"),
     Case("compile=hang", "timeout", "compile", "2 s"),
+    Case("build=hang", "timeout", "compile", "within 2 s and was stopped; 2 of 4 kernels were compiled."),
     Case("open=hang", "timeout", "tiny"),
     Case("tiny=hang", "timeout", "tiny", "1 s"),
     Case("full=hang,fail:policy:foreign_operator", "policy", "full", more=(("reward", 0.0),)),

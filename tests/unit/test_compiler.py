@@ -646,6 +646,17 @@ def test_a_kernel_that_ends_the_compiler_is_that_kernels_error(monkeypatch: pyte
     assert found.failure.error["line"] == line_of(SCALE, "def scale")
 
 
+def test_how_far_it_is_is_told_after_each_kernel() -> None:
+    """A time-out said nothing of the kernels that were compiled by then."""
+    bad = text("@triton.jit\ndef bad(x):\n    tl.store(x, missing)\n")
+    source = SCALE + bad
+    functions = [function(source, "scale"), function(source, "bad")]
+    kernels = [scale(), kernel(1, {}, x="*fp32"), scale(options={"num_warps": 2})]
+    told: list[int] = []
+    compiler.build(source.encode(), plan_of(source, functions, kernels), 1, tell=told.append)
+    assert told == [1, 1, 2]
+
+
 def test_a_primed_process_keeps_nothing_and_compiles_in_forks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
     compiler.prime("cuda:90", tmp_path)

@@ -212,11 +212,17 @@ def prime(target: str, folder: Path) -> None:
 
 # --- side by side ---
 
+Tell = Callable[[int], None]
+"""Is called with the number of kernels that have an image by now."""
+
 
 class _Forks:
     """Compiles kernels, by their index in the plan, in forks and collects their errors."""
 
-    def __init__(self, compile_one: Callable[[int], wire.Json], crashed: Callable[[int, str], wire.Json]) -> None:
+    def __init__(
+        self, compile_one: Callable[[int], wire.Json], crashed: Callable[[int, str], wire.Json], tell: Tell
+    ) -> None:
+        self._tell = tell
         self._compile_one = compile_one
         self._crashed = crashed
         self._ready: selectors.BaseSelector
@@ -267,6 +273,7 @@ class _Forks:
                 raise OSError(f"a compiled kernel cannot be stored: {outcome['ours']}")
             self.outcomes[share.pop(0)] = outcome
             del held[: end + 1]
+            self._tell(sum(one["error"] is None for one in self.outcomes.values()))
         if data:
             return
         self._ready.unregister(reading)
@@ -297,7 +304,7 @@ def _image_of(outcome: wire.Json, cubin: bytes) -> Image:
 
 
 def _compile(
-    document: plan.Plan, functions: Functions, workers: int
+    document: plan.Plan, functions: Functions, workers: int, tell: Tell
 ) -> tuple[dict[int, Image], dict[int, KernelError]]:
     """Each kernel's image, or its error, by its index in the plan."""
     with tempfile.TemporaryDirectory(prefix="verifierd-compile-") as folder:
@@ -321,7 +328,7 @@ def _compile(
             said = f"{wire.CANDIDATE_FILE}: kernel {text.name} does not compile\nthe compiler {ending}"
             return {"error": {"type": "CompilerCrash", "text": said, "line": text.line}, "is_pruned": False}
 
-        forks = _Forks(compile_one, crashed)
+        forks = _Forks(compile_one, crashed, tell)
         while wanted := _wanted(document, forks.outcomes):
             n = len(wanted)
             forks.run(wanted, max(1, min(workers, (n + 1) // 2)))  # a fork costs a third of a small kernel
@@ -387,7 +394,9 @@ def _error_of(steps: Sequence[plan.Step], errors: Mapping[int, KernelError]) -> 
     return next((errors[kernel] for kernel in plan.kernels_of(tuple(steps)) if kernel in errors), None)
 
 
-def build(source: bytes, document: plan.Plan, workers: int, *, others: bool = True) -> Images:
+def build(
+    source: bytes, document: plan.Plan, workers: int, *, others: bool = True, tell: Tell = lambda made: None
+) -> Images:
     """Compile the kernels of a plan from the candidate's text. Nothing of the text is run.
 
     Of an autotuned launch at a size that is not guaranteed one alternative is compiled, the first that can be.
@@ -406,6 +415,6 @@ def build(source: bytes, document: plan.Plan, workers: int, *, others: bool = Tr
     for kernel in document.kernels:
         _check_kernel(kernel, functions)
     traces = [trace for trace in document.traces if others or not trace.case.startswith(plan.OTHER)]
-    made, errors = _compile(replace(document, traces=tuple(traces)), functions, workers)
+    made, errors = _compile(replace(document, traces=tuple(traces)), functions, workers, tell)
     dropped, failure = settle(document, errors)
     return Images(tuple(map(made.get, range(len(document.kernels)))), tuple(dropped), failure)

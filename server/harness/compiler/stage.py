@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -247,12 +247,20 @@ def _listed(image: Image) -> wire.Json:
 
 
 def build(
-    source: bytes, document: bytes, target: str, policy: dict[str, Any], workers: int, *, others: bool = True
+    source: bytes,
+    document: bytes,
+    target: str,
+    policy: dict[str, Any],
+    workers: int,
+    *,
+    others: bool = True,
+    tell: Callable[[int, int], None] = lambda done, of: None,
 ) -> Result:
     """Check a plan and compile its kernels: pass, fail or untraced, for any text of the candidate.
 
     source and document: the candidate's text, and its plan as the tracer wrote it, which is to be for this target.
     others: whether the kernels that only cases of generality launch are compiled, too.
+    tell: is called with the number of kernels that are compiled, and of those in the plan.
     """
     try:
         found = plan.parse(document)
@@ -267,7 +275,9 @@ def build(
     if refusal is not None:
         return refusal
     try:
-        images = kernels.build(source, found, workers, others=others)
+        of = len(found.kernels)
+        tell(0, of)
+        images = kernels.build(source, found, workers, others=others, tell=lambda done: tell(done, of))
     except RecursionError:
         return Result({"ev": "result", "outcome": "untraced", "error": _error("Untraced", "it is nested too deep")})
     except CompilerRefusal as refused:
@@ -306,5 +316,9 @@ def main(channel: wire.Channel, scratch: Path) -> None:
     source, document = request.take("source", wire.SOURCE_MAX), request.take("plan", plan.BYTES_MAX)
     kernel_cache.install(scratch / "triton", kernel_cache.LayeredCache.layers, adopts=False)
     target, policy, others = request.text("target"), request.mapping("policy"), request.boolean("others")
-    result = build(source, document, target, policy, workers(), others=others)
+
+    def tell(done: int, of: int) -> None:
+        channel.send({"ev": "progress", "done": done, "of": of})
+
+    result = build(source, document, target, policy, workers(), others=others, tell=tell)
     channel.send(result.report, contents={} if result.archive is None else {"images": result.archive})

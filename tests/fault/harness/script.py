@@ -3,7 +3,7 @@
     # script: compile=fail:compile tiny=sleep:0.1,pass full=crash timing=1.3
 
 `size=BYTES` in a reference is what its jobs take of the device. Else there is one key for each stage (ast, compile,
-inspect, describe, open, tiny, full, timing, sanitize), and for each a list of steps:
+build, inspect, describe, open, tiny, full, timing, sanitize), and for each a list of steps:
 
     pass  fail:CLASS[:RULE]  skip  reopen  generality     end the stage so (a number does so for timing: the speedup);
                                                    reopen, fail:policy and fail:hack also where the process ends before
