@@ -15,6 +15,7 @@
 #include "server/submission/submission.h"
 #include "server/workers/contention.h"
 #include "server/workers/device_worker.h"
+#include "server/workers/scratch.h"
 #include "server/workers/zygote.h"
 
 /*
@@ -112,21 +113,41 @@ attribution_report(struct submission *s, const struct stage_report *r, enum verd
         attribution_memory(s, r->held_bytes);
 }
 
+static void
+excuse(struct attempt *j, const char *why)
+{
+    if (j->stages[j->failed_stage].outcome == OUTCOME_FAIL)
+        j->stages[j->failed_stage].class_ = CLASS_INFRA;
+    j->class_ = CLASS_INFRA;
+    snprintf(j->text, sizeof(j->text), "%s: %s.", stage_name((enum stage)j->failed_stage), why);
+    j->rule[0] = '\0';
+    json_decref(j->error);
+    j->error = NULL;
+}
+
 void
 attribution_excuse(struct submission *s)
 {
     struct attempt *j = s->attempt;
 
-    if (!is_background(j) || !j->neighbour[0] || s->job.is_rerun)
-        return;
-    if (j->stages[j->failed_stage].outcome == OUTCOME_FAIL)
-        j->stages[j->failed_stage].class_ = CLASS_INFRA;
-    j->class_ = CLASS_INFRA;
-    snprintf(j->text, sizeof(j->text), "%s: somebody's work went on on the GPU while no call was due.",
-             stage_name((enum stage)j->failed_stage));
-    j->rule[0] = '\0';
-    json_decref(j->error);
-    j->error = NULL;
+    if (is_background(j) && j->neighbour[0] && !s->job.is_rerun)
+        excuse(j, "somebody's work went on on the GPU while no call was due");
+}
+
+void
+attribution_excuse_disk(struct attempt *j)
+{
+    excuse(j, "the disk of the scratch directory was full");
+}
+
+bool
+attribution_has_no_disk(const struct submission *s)
+{
+    const struct attempt *j = s->attempt;
+    bool is_by_files =
+        class_info(j->class_)->is_retryable || j->class_ == CLASS_IMPORT || j->class_ == CLASS_COMPILE;
+
+    return j->failed_stage > STAGE_AST && is_by_files && scratch_is_full(s->funnel->config->scratch);
 }
 
 void

@@ -22,6 +22,10 @@ void attribution_report(struct submission *s, const struct stage_report *r, enum
 void attribution_said_oom(struct attempt *j);
 /* The reference failed by this report: that is not a failure of the candidate. */
 void attribution_reference(struct attempt *j, const struct stage_report *r);
+/* Whether it failed as one may whose process found no room for its files, and there is none. */
+bool attribution_has_no_disk(const struct submission *s);
+/* That it failed for. It is not judged again, and becomes `infra`. */
+void attribution_excuse_disk(struct attempt *j);
 /* Whether a neighbour may cause its class. */
 bool attribution_may_be_theirs(const struct attempt *j);
 /* True: the doubtful failure does not count, and it is judged once more, alone. */

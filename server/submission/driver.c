@@ -32,6 +32,7 @@
 #include "server/submission/submission.h"
 #include "server/task/registrar.h"
 #include "server/workers/device_worker.h"
+#include "server/workers/scratch.h"
 #include "server/workers/zygote.h"
 
 /*
@@ -182,10 +183,10 @@ begin_again(struct submission *s)
     s->is_claiming = false;
     scheduler_release_slot(f->scheduler, &s->job);
     scheduler_add_for_slot(f->scheduler, &s->job, true);
-    if (!s->is_unread)
-        return;
-    s->attempts = s->claim.attempts + 1;
-    submission_release(s);
+    if (s->is_unread)
+        s->attempts = s->claim.attempts + 1;
+    if (s->is_unread || s->is_claimed)
+        submission_release(s);
 }
 
 /* The store could not be read. It is claimed once more, as the same attempt: another node may have it by then. */
@@ -297,6 +298,11 @@ driver_begin(struct submission *s)
     struct error err = { 0 };
 
     s->is_claiming = true;
+    if (!s->is_cancelled && scratch_is_full(f->config->scratch)) { /* a candidate would fail for it */
+        log_error(s->id, "it cannot begin yet: the disk of %s is full", f->config->scratch);
+        retry_later(s, begin_again);
+        return;
+    }
     s->is_unread = false;
     pending_begin_write(f->pending);
     if (s->is_claimed)
@@ -412,8 +418,17 @@ park(struct submission *s)
 static void
 conclude(struct submission *s)
 {
-    const struct attempt *j = s->attempt;
+    struct attempt *j = s->attempt;
 
+    if (!s->is_cancelled && attribution_has_no_disk(s)) {
+        log_warn(s->id, "%s at %s does not count: the disk of scratch is full", class_name(j->class_),
+                 stage_name((enum stage)j->failed_stage));
+        if (s->attempts < s->funnel->config->max_attempts) {
+            submission_return(s, false);
+            return;
+        }
+        attribution_excuse_disk(j);
+    }
     if (!s->is_cancelled && attribution_may_be_theirs(j) &&
         attribution_promises_rerun(s, j->class_, j->failed_stage)) {
         submission_return(s, true);

@@ -24,6 +24,7 @@
 #include "server/submission/state.h"
 #include "server/submission/submission.h"
 #include "server/workers/device_worker.h"
+#include "server/workers/scratch.h"
 
 /*
  * Theory of operation. A lease that ends is renewed each third of its length, and claims under leases that have ended
@@ -236,7 +237,8 @@ may_take(const struct node *n)
 {
     const struct funnel *f = n->funnel;
 
-    if (n->is_lost || pending_is_draining(f->pending) || n->is_ahead || !zygotes_are_ready(f))
+    if (n->is_lost || pending_is_draining(f->pending) || n->is_ahead || scratch_is_full(f->config->scratch) ||
+        !zygotes_are_ready(f))
         return false;
     /* A file's submissions are all known here: one that waits for a slot is claimed when it begins, not before. */
     if (!is_shared(n) && registry_oldest_s(f->registry, REGISTRY_FOR_SLOT) >= 0)

@@ -19,6 +19,7 @@
 #include "server/task/registrar.h"
 #include "server/workers/device_worker.h"
 #include "server/workers/prefork_pool.h"
+#include "server/workers/scratch.h"
 #include "server/workers/zygote.h"
 
 static const char starting[] = "starting workers"; /* all other reasons need somebody to mend them */
@@ -50,6 +51,10 @@ funnel_is_ready(struct funnel *f, char *why, size_t size)
     if (!store_is_writable(f->store)) {
         const char *trouble = store_trouble(f->store);
         snprintf(why, size, "%s", trouble ? trouble : "the store cannot be written");
+        return false;
+    }
+    if (scratch_is_full(f->config->scratch)) {
+        snprintf(why, size, "the disk of the scratch directory is full");
         return false;
     }
     for (int i = 0; i < f->n_device_workers; i++) {

@@ -3,18 +3,19 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "common/auto.h"
 #include "common/log.h"
 
 #define DEPTH_MAX 32
+#define SPARE_BYTES (16ULL << 20) /* of a compile; less is full */
 #define OPEN_DIR (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 
 /* --- removing --- */
@@ -358,6 +359,15 @@ scratch_publish(uv_loop_t *loop, const char *from, const char *to, scratch_publi
         return error_set(err, ERR_NOMEM, "no memory to queue work on %s", from);
     }
     return 0;
+}
+
+bool
+scratch_is_full(const char *root)
+{
+    struct statvfs fs;
+
+    return statvfs(root, &fs) == 0 &&
+           ((uint64_t)fs.f_bavail * fs.f_frsize < SPARE_BYTES || (fs.f_files > 0 && fs.f_favail == 0));
 }
 
 void

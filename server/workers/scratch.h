@@ -8,6 +8,8 @@
 
 #include <stdint.h>
 
+#include <stdbool.h>
+
 #include <uv.h>
 
 #include "common/error.h"
@@ -23,6 +25,8 @@ int scratch_check(const char *root, struct error *err);
  *   held   given: a descriptor that keeps other daemons out as long as it is open; set where 0 is returned. May be NULL
  */
 int scratch_prepare(const char *root, int *held, struct error *err);
+/* Whether its file system has next to no room for files of children. Does not wait. */
+bool scratch_is_full(const char *root);
 /* A fresh directory root/PREFIX-XXXXXX of mode 0700, owned by uid (SCRATCH_NO_UID: by us). 0 or ERR_SYS. */
 int scratch_make(const char *root, const char *prefix, int64_t uid, char out[SCRATCH_PATH_SIZE],
                  struct error *err);

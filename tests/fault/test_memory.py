@@ -1,4 +1,4 @@
-"""Memory that is not there for a moment: what needed it waits, and the daemon goes on."""
+"""Memory or disk that is not there for a moment: what needed it waits, and the daemon goes on."""
 
 from __future__ import annotations
 
@@ -60,6 +60,25 @@ json_dumps(const json_t *json, size_t flags)
 }
 """
 
+# While the file is there, no file system has room.
+FILL = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+int
+statvfs(const char *path, struct statvfs *fs)
+{
+    int (*real)(const char *, struct statvfs *);
+    *(void **)&real = dlsym(RTLD_NEXT, "statvfs");
+    int rc = real(path, fs);
+    if (access(getenv("FULL"), F_OK) == 0)
+        fs->f_bavail = 0;
+    return rc;
+}
+"""
+
 Load = Callable[[str], Path]
 
 
@@ -106,3 +125,30 @@ def test_a_verdict_that_there_is_no_memory_for_is_made_later(
     assert daemon.log.read_text().count("no memory for its verdict") == 2
     counts = daemon.client.expect("GET", "/v1/status")["counts"]
     assert (counts["finished"], counts["classes"]) == (1, {"ok": 1}), "it is counted once"
+
+
+def test_a_failure_on_a_full_disk_does_not_count(
+    start_scripted: service.StartDaemon, library: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A candidate that could be written nowhere had class `import` and a reward, and so had all after it."""
+    full = tmp_path / "full"
+    with monkeypatch.context() as patch:
+        patch.setenv("LD_PRELOAD", str(library(FILL)))
+        patch.setenv("FULL", str(full))
+        daemon = start_scripted()
+    task = daemon.client.add_task(TASK)
+    gate = daemon.directory / "gate"
+    script = f"# script: compile=until:{gate},fail:import\n"
+    running = daemon.client.submit({"task": task, "candidate": script})
+    service.wait_for(lambda: daemon.client.expect("GET", f"/v1/submissions/{running}")["stage"] == "compile")
+    full.touch()
+    waiting = daemon.client.submit({"task": task, "candidate": "# script: timing=1.3\n"})
+    gate.touch()
+    service.wait_for(lambda: "does not count" in daemon.log.read_text())
+    assert daemon.client.get("/readyz").json()["detail"] == "the disk of the scratch directory is full"
+    found = [daemon.client.expect("GET", f"/v1/submissions/{one}") for one in (running, waiting)]
+    assert [(one["state"], one["attempts"]) for one in found] == [("queued", 1), ("queued", 0)]
+    full.unlink()
+    assert daemon.client.wait(waiting, LIMIT_S)["class"] == "ok"
+    assert daemon.client.wait(running, LIMIT_S)["class"] == "import"
+    assert daemon.log.read_text().count("nothing begins") == 1
