@@ -137,7 +137,7 @@ attribution_excuse(struct submission *s)
 void
 attribution_excuse_disk(struct attempt *j)
 {
-    excuse(j, "the disk of the scratch directory was full");
+    excuse(j, "its files could not be written");
 }
 
 bool
@@ -147,7 +147,7 @@ attribution_has_no_disk(const struct submission *s)
     bool is_by_files =
         class_info(j->class_)->is_retryable || j->class_ == CLASS_IMPORT || j->class_ == CLASS_COMPILE;
 
-    return j->failed_stage > STAGE_AST && is_by_files && scratch_is_full(s->funnel->config->scratch);
+    return j->failed_stage > STAGE_AST && is_by_files && scratch_trouble(s->funnel->config->scratch);
 }
 
 void

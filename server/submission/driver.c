@@ -298,8 +298,9 @@ driver_begin(struct submission *s)
     struct error err = { 0 };
 
     s->is_claiming = true;
-    if (!s->is_cancelled && scratch_is_full(f->config->scratch)) { /* a candidate would fail for it */
-        log_error(s->id, "it cannot begin yet: the disk of %s is full", f->config->scratch);
+    const char *trouble = scratch_trouble(f->config->scratch); /* a candidate would fail for it */
+    if (!s->is_cancelled && trouble) {
+        log_error(s->id, "it cannot begin yet: %s: %s", f->config->scratch, trouble);
         retry_later(s, begin_again);
         return;
     }
@@ -421,7 +422,7 @@ conclude(struct submission *s)
     struct attempt *j = s->attempt;
 
     if (!s->is_cancelled && attribution_has_no_disk(s)) {
-        log_warn(s->id, "%s at %s does not count: the disk of scratch is full", class_name(j->class_),
+        log_warn(s->id, "%s at %s does not count: no files can be written in scratch", class_name(j->class_),
                  stage_name((enum stage)j->failed_stage));
         if (s->attempts < s->funnel->config->max_attempts) {
             submission_return(s, false);

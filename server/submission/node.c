@@ -237,7 +237,7 @@ may_take(const struct node *n)
 {
     const struct funnel *f = n->funnel;
 
-    if (n->is_lost || pending_is_draining(f->pending) || n->is_ahead || scratch_is_full(f->config->scratch) ||
+    if (n->is_lost || pending_is_draining(f->pending) || n->is_ahead || scratch_trouble(f->config->scratch) ||
         !zygotes_are_ready(f))
         return false;
     /* A file's submissions are all known here: one that waits for a slot is claimed when it begins, not before. */

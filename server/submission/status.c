@@ -53,8 +53,9 @@ funnel_is_ready(struct funnel *f, char *why, size_t size)
         snprintf(why, size, "%s", trouble ? trouble : "the store cannot be written");
         return false;
     }
-    if (scratch_is_full(f->config->scratch)) {
-        snprintf(why, size, "the disk of the scratch directory is full");
+    const char *scratch = scratch_trouble(f->config->scratch);
+    if (scratch) {
+        snprintf(why, size, "%s", scratch);
         return false;
     }
     for (int i = 0; i < f->n_device_workers; i++) {

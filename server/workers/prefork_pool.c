@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <utlist.h>
 
@@ -187,7 +188,12 @@ prefork_pool_take(struct prefork_pool *p, const struct child_ops *ops, void *arg
 
     DL_FOREACH(p->list, w)
     {
-        if (w->state == READY) {
+        if (w->state == READY && access(child_scratch(w->child), F_OK) != 0) {
+            log_warn(p->name, "%s was removed, the directory of a child", child_scratch(w->child));
+            forget(w);
+            w->state = ENDING;
+            child_kill(w->child);
+        } else if (w->state == READY) {
             struct child *c = w->child;
             child_hand_over(c, ops, arg);
             remove_one(w);

@@ -200,7 +200,12 @@ scratch_make(const char *root, const char *prefix, int64_t uid, char out[SCRATCH
 {
     if (snprintf(out, SCRATCH_PATH_SIZE, "%s/%s-XXXXXX", root, prefix) >= SCRATCH_PATH_SIZE)
         return error_set(err, ERR_INPUT, "the scratch directory's path %.60s… is too long", root);
-    if (!mkdtemp(out))
+    char *made = mkdtemp(out);
+    if (!made && errno == ENOENT && mkdir(root, 0711) == 0) { /* what cleans /tmp has removed it */
+        memcpy(out + strlen(out) - 6, "XXXXXX", 6);
+        made = chmod(root, 0711) == 0 ? mkdtemp(out) : NULL;
+    }
+    if (!made)
         return error_set(err, ERR_SYS, "make a directory in %s", root);
     if (uid != SCRATCH_NO_UID && lchown(out, (uid_t)uid, (gid_t)uid) != 0) {
         error_set(err, ERR_SYS, "give a directory in %s to uid %lld", root, (long long)uid);
@@ -361,13 +366,18 @@ scratch_publish(uv_loop_t *loop, const char *from, const char *to, scratch_publi
     return 0;
 }
 
-bool
-scratch_is_full(const char *root)
+const char *
+scratch_trouble(const char *root)
 {
     struct statvfs fs;
 
-    return statvfs(root, &fs) == 0 &&
-           ((uint64_t)fs.f_bavail * fs.f_frsize < SPARE_BYTES || (fs.f_files > 0 && fs.f_favail == 0));
+    if (statvfs(root, &fs) != 0)
+        return NULL;
+    if (fs.f_flag & ST_RDONLY)
+        return "the scratch directory is on a read-only disk";
+    return (uint64_t)fs.f_bavail * fs.f_frsize < SPARE_BYTES || (fs.f_files > 0 && fs.f_favail == 0)
+               ? "the disk of the scratch directory is full"
+               : NULL;
 }
 
 void

@@ -8,8 +8,6 @@
 
 #include <stdint.h>
 
-#include <stdbool.h>
-
 #include <uv.h>
 
 #include "common/error.h"
@@ -25,9 +23,9 @@ int scratch_check(const char *root, struct error *err);
  *   held   given: a descriptor that keeps other daemons out as long as it is open; set where 0 is returned. May be NULL
  */
 int scratch_prepare(const char *root, int *held, struct error *err);
-/* Whether its file system has next to no room for files of children. Does not wait. */
-bool scratch_is_full(const char *root);
-/* A fresh directory root/PREFIX-XXXXXX of mode 0700, owned by uid (SCRATCH_NO_UID: by us). 0 or ERR_SYS. */
+/* Static: why children can write no files there (a full or read-only disk); NULL: they can. Does not wait. */
+const char *scratch_trouble(const char *root);
+/* The root is made where it has gone. A fresh directory root/PREFIX-XXXXXX of mode 0700, owned by uid (SCRATCH_NO_UID: by us). 0 or ERR_SYS. */
 int scratch_make(const char *root, const char *prefix, int64_t uid, char out[SCRATCH_PATH_SIZE],
                  struct error *err);
 /* Remove a directory with all that is in it, in libuv's pool. path is copied; what cannot be removed is logged. */

@@ -19,6 +19,7 @@ struct child {
     void *arg;
     struct child_end end;
     int64_t limit_ms;
+    const char *scratch;
     bool is_killed, is_freed;
 };
 
@@ -45,7 +46,7 @@ child_new(struct zygote *z, enum child_role role, const struct child_ops *ops, v
         return error_set(err, ERR_FULL, "no user id");
     assert_true(made < CHILDREN);
     *out = &children[made];
-    **out = (struct child){ .ops = ops, .arg = arg };
+    **out = (struct child){ .ops = ops, .arg = arg, .scratch = "/" };
     snprintf((*out)->name, sizeof((*out)->name), "c%d", made++);
     return 0;
 }
@@ -61,6 +62,12 @@ const char *
 child_name(const struct child *c)
 {
     return c->name;
+}
+
+const char *
+child_scratch(const struct child *c)
+{
+    return c->scratch;
 }
 
 const struct child_end *
@@ -272,6 +279,25 @@ one_that_was_ended_is_forgotten_once_and_never_taken(void **state)
     pool_end(p);
 }
 
+/* What cleans /tmp removes the directories of children that wait for days: candidates failed for that. */
+static void
+one_without_its_directory_is_ended_and_never_taken(void **state)
+{
+    struct prefork_pool *p = pool_of(&(struct prefork_rules){ .most = 2, .warm_ms = 500, .ops = &ops });
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        children[i].ops->spawned(children[i].arg, &children[i]);
+        prefork_pool_became_ready(p, children[i].name);
+    }
+    children[0].scratch = "/nowhere";
+    assert_ptr_equal(prefork_pool_take(p, &theirs, p), &children[1]);
+    assert_true(children[0].is_killed);
+    children[0].ops->ended(children[0].arg, &children[0]);
+    assert_int_equal(forgotten, 1);
+    pool_end(p);
+}
+
 static void
 one_that_cannot_be_made_known_or_speaks_unasked_is_killed(void **state)
 {
@@ -331,6 +357,7 @@ main(void)
         cmocka_unit_test(an_empty_pool_makes_none_and_misses_none),
         cmocka_unit_test(one_with_ops_is_taken_only_when_it_is_ready),
         cmocka_unit_test(one_that_was_ended_is_forgotten_once_and_never_taken),
+        cmocka_unit_test(one_without_its_directory_is_ended_and_never_taken),
         cmocka_unit_test(one_that_cannot_be_made_known_or_speaks_unasked_is_killed),
         cmocka_unit_test(a_loss_stops_the_making_for_a_second_and_the_next_for_two),
         cmocka_unit_test(those_that_go_with_their_zygote_are_not_lost),
