@@ -165,5 +165,6 @@ log_for_client(const char *subject, const struct error *err)
     if (err->code != ERR_STORE && err->code != ERR_SYS)
         return err->text;
     log_error(subject, "%s", err->text);
-    return "the daemon could not do it, and its log has the reason";
+    return err->sys_errno == ENOSPC ? "a disk of the daemon is full"
+                                    : "the daemon could not do it, and its log has the reason";
 }

@@ -392,6 +392,7 @@ def test_a_full_disk_of_the_database_is_503_and_over_once_there_is_room(
             taken.append(str(answer.json()["id"]))
             assert time.monotonic() < deadline
         assert int(answer.headers["Retry-After"]) >= 1
+        assert answer.json()["detail"] == "a disk of the daemon is full"
         time.sleep(2.5)  # it looks for room again each second
         assert client.get("/readyz").json()["detail"] == "the disk of the store is full"
         assert client.get("/v1/status").json()["state"] == "failing"  # it said that it was starting

@@ -34,7 +34,7 @@ db_fail(sqlite3 *db, struct error *err, const char *what)
         sys = 0; /* left over from an earlier call */
     int rc = error_set(err, code_of(sqlite_code), "%s: %s (SQLite code %d)%s%s", what, sqlite3_errmsg(db),
                        sqlite_code, sys != 0 ? ": " : "", sys != 0 ? strerror(sys) : "");
-    if (err && (sqlite_code & 0xff) == SQLITE_FULL)
+    if (err && ((sqlite_code & 0xff) == SQLITE_FULL || sys == ENOSPC))
         err->sys_errno = ENOSPC;
     return rc;
 }
