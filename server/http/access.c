@@ -27,7 +27,7 @@ bearer(const char *header)
 {
     if (!header || strncasecmp(header, "Bearer ", 7) != 0)
         return NULL;
-    return header + 7 + strspn(header + 7, " ");
+    return header + 7 + strspn(header + 7, " \t");
 }
 
 /*
@@ -119,7 +119,8 @@ access_check(struct exchange *x, const struct route *route, bool takes_basic)
     const struct token *token = text ? keyring_find(keyring, text) : NULL;
     if (!token) {
         refuse(x, PROBLEM_UNAUTHORIZED, "Bearer realm=\"verifierd\", error=\"invalid_token\"",
-               "the token is unknown, revoked or expired");
+               text && *text ? "the token is unknown, revoked or expired"
+                             : "a token is shown once, and here as Authorization: Bearer vd_...");
         return false;
     }
     x->caller.scopes = token->scopes;

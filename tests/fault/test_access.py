@@ -248,6 +248,7 @@ def test_what_is_not_there_and_what_is_anothers_look_the_same(shared: Shared) ->
 def test_other_credentials_are_none(shared: Shared, header: str) -> None:
     answer = shared["none"].call("GET", "/v1/status", None, {"Authorization": header})
     assert answer.status == 401
+    assert "Authorization: Bearer vd_" in answer.json()["detail"]  # it said that a token was unknown
 
 
 def test_the_scheme_may_be_written_in_any_case(shared: Shared) -> None:
