@@ -80,6 +80,38 @@ def test_what_is_read_outside_is_no_number() -> None:
     assert read[0] != read[0]
 
 
+TABLE = call(
+    plan.CONSTANT,
+    (plan.List((plan.Address(2, 0),)), plan.List((1,))),
+    plan.Leaf(3, (1,), (1,), "int64"),
+    dtype=plan.TorchDtype("int64"),
+    device=plan.Device("cpu"),
+)
+
+
+@pytest.mark.parametrize("is_kept", [False, True], ids=["of the call", "of the constructor"])
+def test_what_a_table_of_addresses_leads_to_is_there_as_long_as_the_table(is_kept: bool) -> None:
+    """In its own place, too: a table that is kept has been written."""
+    (memory,) = sizes = (plan.List(SHAPE),)
+    made = call("aten.zeros.default", sizes, leaf(2), dtype=plan.TorchDtype("float32"), device=plan.Device("cpu"))
+    more = call("aten.zeros.default", (memory,), leaf(4), dtype=plan.TorchDtype("float32"), device=plan.Device("cpu"))
+    launch = plan.Launch(0, (1, 1, 1), (plan.Ref(1), plan.Ref(3)), line=9)
+
+    def by_table(step: plan.Launch, grid: Any, args: tuple[Any, ...]) -> None:
+        there = (ctypes.c_float * args[0].numel()).from_address(int(args[1]))
+        doubles(step, grid, (args[0], torch.frombuffer(there, dtype=torch.float32).view(SHAPE)))
+
+    before, steps = ((made, TABLE), (more, launch)) if is_kept else ((), (made, TABLE, more, launch))
+    output = (leaf(4), leaf(2)) if is_kept else (leaf(4),)
+    trace = plan.Trace("own", plan.List((leaf(1),)), (), before, (), steps, output)
+    model = Replay(trace, CPU, by_table, lambda _step, run: run(0), allows=lambda _: True, prepares=lambda _: True)
+    model.construct(0)
+    for guards in (None, Guards(CPU)):
+        found = model.call([torch.arange(35.0).reshape(SHAPE)], guards)
+        assert not found[0].any() and all(torch.equal(one, torch.arange(70.0)[::2].view(SHAPE)) for one in found[1:])
+        model.construct(0)
+
+
 def test_views_lie_in_their_tensor_and_offsets_are_its_own() -> None:
     """as_strided() counts from the beginning of the memory."""
     rows = plan.List((3, 7)), plan.List((7, 1))

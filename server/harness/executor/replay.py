@@ -70,6 +70,10 @@ def _all_reads(steps: Iterable[plan.Step]) -> set[int]:
     return {found for step in steps for found in plan.reads(step)}
 
 
+def _all_addressed(steps: tuple[plan.Step, ...]) -> set[int]:
+    return {found for step in plan.walk(steps) for found in plan.addressed(step)}
+
+
 class Replay:
     """A trace, ready for a device.
 
@@ -92,7 +96,8 @@ class Replay:
     ) -> None:
         self._trace = trace
         self._launcher, self._chooser = launch, choose
-        output = {leaf.id for leaf in plan.tree_leaves(trace.output)}
+        self._fixed = _all_addressed((*trace.construct, *trace.first))
+        output = {leaf.id for leaf in plan.tree_leaves(trace.output)} | self._fixed | _all_addressed(trace.steps)
         self._on_host = on_host(trace)
         needed = output | _all_reads(trace.steps)
         parameters = {value for _, value in trace.parameters}
@@ -195,7 +200,10 @@ class Replay:
         self.borrowed = [values[leaf.id] for leaf in plan.tree_leaves(self._trace.inputs)]
         with torch.no_grad():
             if guards is not None:
-                guards.enter(values, (leaf.id for leaf in plan.tree_leaves(self._trace.inputs)))
+                fixed = {_memory_of(values[id_]) for id_ in self._fixed & values.keys()}  # their addresses are kept
+                movable = {id_: tensor for id_, tensor in values.items() if _memory_of(tensor) not in fixed}
+                guards.enter(movable, (leaf.id for leaf in plan.tree_leaves(self._trace.inputs)))
+                values.update(movable)
             self._steps.run(values, self._launcher, self._chooser, None if guards is None else guards.made, after)
             self._mark_outputs(values)
             found = build(self._trace.output, values)

@@ -418,6 +418,13 @@ def defines(step: Step) -> set[int]:
     return {leaf.id for leaf in tree_leaves(step.out)} if isinstance(step, Call) else set()
 
 
+def addressed(step: Step) -> set[int]:
+    """The ids whose addresses a step makes numbers of, which may be read as long as those are."""
+    if not isinstance(step, Call) or step.op != CONSTANT:
+        return set()
+    return ids_in(tuple(item for arg in step.args if isinstance(arg, List) for item in arg.items))
+
+
 # --- writing: JSON takes a tuple for a list ---
 
 
