@@ -17,6 +17,7 @@ import pytest
 from compiler import CompilerRefusal, Images, libdevice, stage
 from compiler.kernels import settle
 from shared.plan import (
+    Address,
     Alternative,
     Call,
     Choose,
@@ -410,6 +411,11 @@ COPY = Call("aten.clone.default", (Ref(1),), (), D, 1)
 SUM = Call("aten.add.Tensor", (Ref(0), Ref(1)), (), D, 1)
 LAUNCH = Launch(0, (1, 1, 1), (Ref(0), Ref(1)), 1)
 WAYS = Choose((Alternative("one", (LAUNCH,)), Alternative("two", (LAUNCH, SUM))), 1)
+TABLE = Call(
+    "plan.constant.default", (List((Address(0, 0), Address(1, 0))), List((2,))), (), Leaf(5, (2,), (1,), "int64"), 1
+)
+MOVED = Call("aten._to_copy.default", (Ref(5),), (), Leaf(6, (2,), (1,), "int64"), 1)
+BY_TABLE = Launch(0, (1, 1, 1), (Ref(6),), 1)
 
 
 @pytest.mark.parametrize(
@@ -421,6 +427,7 @@ WAYS = Choose((Alternative("one", (LAUNCH,)), Alternative("two", (LAUNCH, SUM)))
         ((EMPTY, LAUNCH, SUM), 0.4),
         ((EMPTY, WAYS, SUM), 0.4),
         ((EMPTY, SUM), 0.0),
+        ((EMPTY, TABLE, MOVED, BY_TABLE), round(66 / 72, 6)),
         ((EMPTY,), None),
     ],
 )

@@ -75,11 +75,19 @@ def coverage(trace: plan.Trace) -> float | None:
     What a kernel is given counts as read or made. A size that only the GPU knows counts as none.
     """
     calls = [step for step in plan.walk((*trace.construct, *trace.first, *trace.steps)) if isinstance(step, plan.Call)]
+    behind: dict[int, set[int]] = {}
+    """Of tables of addresses: the tensors there."""
+    for call in calls:
+        led = plan.addressed(call).union(*(behind.get(id_, set()) for id_ in plan.reads(call)))
+        behind.update((id_, led) for id_ in plan.defines(call) if led)
     leaves = [*plan.tree_leaves(trace.inputs), *(leaf for call in calls for leaf in plan.tree_leaves(call.out))]
     sizes = {leaf.id: prod(size or 0 for size in leaf.shape) for leaf in leaves}
     own = foreign = 0
     for step in _first_alternatives(trace.steps):
-        elements = sum(sizes.get(found, 0) for found in plan.reads(step))
+        read = plan.reads(step) - plan.addressed(step)
+        if isinstance(step, plan.Launch):
+            read = read.union(*(behind.get(id_, set()) for id_ in read))
+        elements = sum(sizes.get(found, 0) for found in read)
         if isinstance(step, plan.Launch):
             own += elements
         elif not _is_free(step):
