@@ -438,6 +438,9 @@ hint_of_untraced(json_t *error)
         { "not one of Triton's values",
           "Hand tensors and numbers to the kernel as arguments of their own, not as fields of an object." },
         { "in Gluon", "Write the kernel in triton.language." },
+        { "the address of a tensor",
+          "Make a table of addresses of all of them in one list: torch.tensor([x.data_ptr(), "
+          "...])." },
         { "CUDA graphs", "Launch the kernels from forward: calls are timed as a CUDA graph anyway." },
     };
     const char *text = json_string_value(json_object_get(error, "text"));

@@ -255,6 +255,7 @@ what_keeps_a_plan_away_has_a_hint_of_its_own(void **state)
         { "k: the attribute x, which is not one of Triton's values", "Hand tensors and numbers" },
         { "kernel k is written in Gluon, which cannot be traced", "Write the kernel in triton.language" },
         { "RuntimeError: CUDA graphs need a GPU", "Launch the kernels from forward" },
+        { "only torch.tensor() and a launch can be given the address of a tensor in a trace", "in one list" },
         { "what runs next depends on a number that only the GPU knows", "Decide nothing in Python" },
     };
 

@@ -187,6 +187,7 @@ def test_a_candidate_that_catches_the_refusal_gets_no_plan() -> None:
         ("g = torch.cuda.CUDAGraph()\nreturn x", "CUDA graphs", FIRST),
         ("return x.to_sparse()", "_to_sparse", FIRST),
         ("return x.to('meta')", "the device meta", FIRST),
+        ("return torch.full((1,), x.data_ptr())", "the address of a tensor", FIRST),
     ],
 )
 def test_what_cannot_be_traced_has_its_reason_and_line(forward: str, reason: str, line: int) -> None:

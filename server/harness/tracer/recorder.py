@@ -177,6 +177,8 @@ class Recorder(TorchDispatchMode):
         if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
             return self.symbol(value)
         if isinstance(value, int):
+            if self.behind_address(value) is not None:
+                raise self.refuse("only torch.tensor() and a launch can be given the address of a tensor in a trace")
             return int(value)
         if isinstance(value, float):
             return float(value)
