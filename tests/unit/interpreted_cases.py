@@ -81,6 +81,11 @@ SOURCE = textwrap.dedent("""\
         tl.store(y + tl.arange(0, 1), tl.sum(tl.load(x + tl.arange(0, B)), 0))
 
     @triton.jit
+    def inverted(source, target, B: tl.constexpr):
+        i = tl.arange(0, B)
+        tl.store(target + i, ~tl.load(source + i))
+
+    @triton.jit
     def total(x, y):
         tl.store(y, tl.load(y) + tl.load(x + tl.program_id(0)))
 
@@ -431,6 +436,15 @@ def a_sum_of_bfloat16_is_rounded_after_each_addition() -> None:
 
 def a_sum_of_integers_wraps_around() -> None:
     assert added(torch.tensor([2**31 - 1, 1, 0, 0], dtype=torch.int32), "*i32") == -(2**31)
+
+
+def bits_of_any_integer_and_truth_values_are_inverted() -> None:
+    functions = [Function("inverted", line("inverted"), (TL,), (), False)]
+    for kind, data in (("u8", torch.tensor([0, 1, 200, 255], dtype=torch.uint8)), ("i1", torch.tensor([True, False]))):
+        signature = [("source", f"*{kind}"), ("target", f"*{kind}"), ("B", "constexpr")]
+        launch = Launch(0, (1, 1, 1), (Ref(0), Ref(1), data.numel()), 9)
+        (_, got) = run(functions, signature, {2: data.numel()}, [launch], [data, torch.zeros_like(data)])
+        assert torch.equal(got, ~data), got
 
 
 def functions_of_libdevice_are_computed() -> None:

@@ -124,6 +124,11 @@ def _wrapping(operation: Operation) -> Operation:
     return run
 
 
+def _all_ones(_self: Any, type_: Any) -> Any:
+    """What `~` turns with: NumPy refuses -1 for unsigned integers."""
+    return Handle(np.full(1, -1).astype(interpreter._get_np_dtype(type_)), type_.scalar)
+
+
 def install() -> None:
     """Once for a process, before a kernel is interpreted."""
     builder: Any = interpreter.InterpreterBuilder
@@ -139,6 +144,7 @@ def install() -> None:
     builder.create_dot = _dot(builder.create_dot)
     interpreter.ReduceOps.sum = _sum(interpreter.ReduceOps.sum)
     interpreter.ReduceScanOpInterface.to_tensor = _wrapping(interpreter.ReduceScanOpInterface.to_tensor)
+    builder.get_all_ones_value = _all_ones
     builder.get_bf16 = lambda self, value: narrowed([value], tl.bfloat16)
     builder.get_fp8e4nv = lambda self, value: narrowed([value], tl.float8e4nv)
     builder.get_fp8e5 = lambda self, value: narrowed([value], tl.float8e5)
