@@ -252,6 +252,24 @@ def test_what_means_nothing_to_a_plan_is_left_out_of_it(around: str) -> None:
     assert result(model(body.format(around))) == result(model(body.format("if True:")))
 
 
+COUNTER = "self.norm = torch.nn.BatchNorm1d(64)"
+
+
+@pytest.mark.parametrize(
+    ("used", "is_left"),
+    [
+        ("", False),
+        ("y += self.norm.num_batches_tracked", True),
+        ("return y, self.norm.num_batches_tracked", True),
+    ],
+)
+def test_a_count_of_calls_that_nothing_reads_is_left_out_of_a_plan(used: str, is_left: bool) -> None:
+    body = f"y = x.clone()\nself.norm.num_batches_tracked += 1\n{used or 'pass'}\nreturn y"
+    (trace,) = plan.parse(of(model(body, COUNTER)).plan).traces
+    counts = [step for step in trace.steps if isinstance(step, plan.Call) and step.line == FIRST + 1]
+    assert bool(counts) is is_left, trace.steps
+
+
 @pytest.mark.parametrize("block", ["np.int64(64)", "np.float32(0.5)", "np.bool_(True)"])
 def test_a_number_of_numpys_is_a_constant(block: str) -> None:
     more = "import numpy as np\n@triton.jit\ndef put(y, B: tl.constexpr):\n    tl.store(y, B)\n"

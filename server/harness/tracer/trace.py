@@ -220,6 +220,7 @@ class Tracer:
             tree = plan.List(tuple(self._tree(value, AN_INPUT) for value in inputs))
             found = model(*inputs)
         output = self._tree(found, "the output")
+        steps = self._without_counters(steps, parameters, _in_tree(output))
         steps = self._without_assertions(steps, _in_tree(output))
         needed = _read_by(steps) | _in_tree(output) | set(parameters.values())
         needed -= set().union(*(entry.defines for entry in steps), _in_tree(tree))
@@ -245,6 +246,21 @@ class Tracer:
             used |= entry.reads
             kept.insert(0, entry)
         return kept
+
+    def _without_counters(self, entries: list[Entry], parameters: dict[str, int], used: set[int]) -> list[Entry]:
+        """Less the additions to a buffer of one integer that nothing else reads, as BatchNorm counts its calls."""
+        storage_of, leaves = self._recorder.storage_of, self._recorder.leaves
+        buffers = {storage_of[value] for name, value in parameters.items() if name.startswith(plan.BUFFER)}
+        counts = [
+            isinstance(entry.step, plan.Call)
+            and entry.step.op.startswith("aten.add_.")
+            and entry.writes <= buffers
+            and all((leaves[value].shape, leaves[value].dtype) == ((), "int64") for value in entry.reads)
+            for entry in entries
+        ]
+        others = used.union(*(entry.reads for entry, is_count in zip(entries, counts, strict=True) if not is_count))
+        read = {storage_of[value] for value in others}
+        return [entry for entry, is_count in zip(entries, counts, strict=True) if not is_count or entry.writes & read]
 
     def _plan(self, trace: plan.Trace) -> plan.Plan:
         digest = f"sha256:{hashlib.sha256(self._source).hexdigest()}"
