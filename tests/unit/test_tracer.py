@@ -228,6 +228,12 @@ def test_a_number_read_before_its_tensor_changed_is_untraced() -> None:
     assert found.refusals[0].line == FIRST + 3
 
 
+def test_a_number_that_is_an_offset_of_what_a_kernel_writes_is_as_it_was() -> None:
+    more = "@triton.jit\ndef put(y, at, n):\n    tl.store(y + at, n)\n"
+    body = "y = torch.empty_like(x)\nat = x[0, 0].int().item()\nfor n in range(2):\n    put[(1,)](y, at, n)\nreturn y"
+    assert of(model(body, more=more)).plan is not None
+
+
 COMPOSITES = """
 y = x.flatten(0, -2).view_as(x).mT.swapaxes(0, 1)
 z = torch.nn.functional.pad(y.type_as(x), (1, 2)).narrow(1, 0, 4).expand_as(torch.empty(8, 4, device='cuda'))

@@ -359,7 +359,7 @@ class Launches:
         storages = {
             recorder.storage_of[value]
             for arg, name in zip(args, bound, strict=True)
-            if name in written
+            if name in written and not isinstance(arg, plan.Sym)  # an offset may stand in what is written to
             for value in plan.ids_in(arg)
         }
         recorder.add(plan.Launch(index, grid, args, line), plan.ids_in((args, grid)), set(), storages)
