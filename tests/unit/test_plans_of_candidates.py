@@ -16,6 +16,7 @@ CASES: dict[str, tuple[list[Any], list[tuple[int, ...]]]] = {
     "argmax/honest": ([], [(5, 70)]),
     "attention/honest": ([32], [(1, 2, 20, 32)] * 3),
     "layer_norm/honest": ([64], [(2, 3, 64)]),
+    "layer_norm_backward/honest_autograd": ([], [(5, 70), (5, 70), (70,)]),
     "linear_relu/honest_autotuned": ([40, 24], [(20, 40)]),
     "moments/honest": ([], [(5, 70)]),
     "rms_norm/honest": ([100], [(4, 100)]),

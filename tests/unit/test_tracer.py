@@ -5,6 +5,7 @@ Run as a program, this file writes the plans anew; read what changed before it i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 import torch
 import tracing
 from shared import operators, plan
+from torch.autograd.function import FunctionCtx
+from tracer import gradients
 from tracer import trace as tracer_trace
 
 PLANS = Path(__file__).parent / "plans"
@@ -188,6 +191,7 @@ def test_a_candidate_that_catches_the_refusal_gets_no_plan() -> None:
         ("return x.to_sparse()", "_to_sparse", FIRST),
         ("return x.to('meta')", "the device meta", FIRST),
         ("return torch.full((1,), x.data_ptr())", "the address of a tensor", FIRST),
+        ("with torch.enable_grad():\n    (x * 1).requires_grad_().register_hook(print)", "register_hook()", FIRST + 1),
     ],
 )
 def test_what_cannot_be_traced_has_its_reason_and_line(forward: str, reason: str, line: int) -> None:
@@ -293,6 +297,54 @@ def test_a_member_of_an_enumeration_of_texts_is_its_text() -> None:
     assert found.plan is not None, found.refusals
     (kernel,) = plan.parse(found.plan).kernels
     assert kernel.constants[0][1] == "one"
+
+
+class Halves(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, how: int, y: torch.Tensor) -> Any:
+        ctx.set_materialize_grads(how == 1)
+        return x / 2, y.bool(), y * how
+
+    @staticmethod
+    def backward(ctx: Any, dx: Any, _: Any, dy: Any) -> Any:
+        assert isinstance(dx, torch.Tensor | None) and isinstance(dy, torch.Tensor | None)
+        return None if dx is None else dx / 2, None, None if dy is None else dy * 3, None
+
+
+def uneven(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """A result of which not all parts have a gradient, one of them twice."""
+    a, b, c = (x * y.sin()[:1]).unbind(1)[:3]
+    return (a * a + b).half() * c.detach()
+
+
+GRADIENTS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "broadcast": lambda x, y: x[:1] * y + x,
+    "views and writes": lambda x, y: (z := x.clone(), z[:, :2].mul_(y[:, :2]), z.t() @ y)[2],
+    "norm": lambda x, y: torch.nn.functional.layer_norm(x, (4,), y[0], y[1]),
+    "uneven": uneven,
+    "a first result": lambda x, y: Halves.apply(x, 1, y)[0],
+    "a last result": lambda x, y: Halves.apply(x, 0, y)[2] + y,
+}
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+@pytest.mark.parametrize("asked", [(0,), (1,), (0, 1)])
+def test_gradients_are_those_of_torchs_own_engine(
+    name: str, asked: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FunctionCtx, "set_materialize_grads", gradients.fill)
+    torch.manual_seed(0)
+    leaves = [torch.randn(3, 4, requires_grad=True), torch.randn(3, 4, requires_grad=True)]
+    found = []
+    for run in (torch.autograd.Variable._execution_engine.run_backward, gradients.run_backward):
+        answer = GRADIENTS[name](*leaves)
+        given, inputs = torch.full_like(answer, 0.5), tuple(leaves[at] for at in asked)
+        found.append(run((answer,), (given,), True, False, inputs, allow_unreachable=True))
+        run((answer,), (given,), True, False, (), allow_unreachable=True, accumulate_grad=True)
+        run((answer,), (given,), False, False, inputs, allow_unreachable=True, accumulate_grad=True)
+        found.append([leaf.grad for leaf in leaves])
+        leaves[0].grad = leaves[1].grad = None
+    torch.testing.assert_close(found[2:], found[:2], rtol=0, atol=0)
 
 
 STORES = """

@@ -15,6 +15,7 @@ import numpy
 import torch
 from shared import fake_cuda, inductor, plan
 
+from tracer import gradients
 from tracer.kernels import Kernels, Launches, refuse_other_launches
 from tracer.recorder import Recorder
 
@@ -32,6 +33,7 @@ def install(recorder: Recorder, kernels: Kernels, device: fake_cuda.Device) -> N
     _fake_tensors(recorder)
     _operators(recorder)
     _random(recorder)
+    gradients.install(recorder)
     inductor.install_guards()
     recorder.implementations["inductor::_reinterpret_tensor"] = torch._C._dynamo.guards._reinterpret_tensor
 
