@@ -135,6 +135,42 @@ NESTED = text("""
 """)
 
 
+NAMED = """\
+from collections import namedtuple
+from typing import NamedTuple
+class Args(NamedTuple):
+    x: object
+    FIELD: int
+Other = namedtuple("Other", "y, twice, x2")
+Third = namedtuple("Third", ["twice"])
+@triton.jit
+def k(args, y):
+    tl.store(y, tl.load(args.x) * args.FIELD)
+"""
+
+
+@pytest.mark.parametrize("field", ["count", "shape", "twice"])
+def test_a_field_of_a_named_tuple_is_its_place_unless_the_name_means_more(field: str) -> None:
+    source = NAMED.replace("FIELD", field)
+    whole = Kernel(0, (("args", ("*fp32", "i32")), ("y", "*fp32")), (), (), ())
+    if field == "count":
+        assert build(source, [function(source, "k")], [whole]).failure is None
+    else:
+        with pytest.raises(CompilerRefusal, match=f"^line 10: k: {field} is a field of a named tuple, and "):
+            build(source, [function(source, "k")], [whole])
+
+
+def test_the_fields_of_a_named_tuple_on_the_host_mean_nothing_to_a_kernel() -> None:
+    source = text("""
+        class Config(NamedTuple):
+            dtype: object
+        @triton.jit
+        def k(x):
+            tl.store(x, tl.load(x).to(x.dtype.element_ty))
+    """)
+    assert build(source, [function(source, "k")], [kernel(0, x="*fp32")]).failure is None
+
+
 def test_nested_functions_of_factories_are_taken_with_their_closures_as_data() -> None:
     functions = [
         function(NESTED, "_plus"),

@@ -15,7 +15,7 @@ import importlib.util
 import linecache
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import CodeType, FunctionType
 from typing import Any, Final, TypeAlias
@@ -46,6 +46,10 @@ class Text:
     """As it stands in the source."""
     lines: str
     """Its lines, indented as they stand."""
+    fields: Mapping[str, int | None] = field(default_factory=dict, compare=False)
+    """Of named tuples: the place of each; None: it is not known from the name alone."""
+    modules: frozenset[str] = frozenset()
+    """The names that mean a module."""
 
     @cached_property
     def tree(self) -> ast.FunctionDef:
@@ -61,7 +65,49 @@ class Text:
             raise CompilerRefusal(self.name, self.line, "its lines hold more than the function")
         function = body[0]
         function.args, function.returns, function.decorator_list = _bare(function.args), None, []
-        return function
+        return ast.fix_missing_locations(_Fields(self).visit(function)) if self.fields else function
+
+
+class _Fields(ast.NodeTransformer):
+    """`args.x` of a named tuple becomes `args[0]`, since attributes lead to too much (compiler/names.py)."""
+
+    def __init__(self, text: Text) -> None:
+        self._text = text
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        root: ast.expr = node
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        if isinstance(root, ast.Name) and root.id in self._text.modules:
+            return node
+        self.generic_visit(node)
+        if node.attr not in self._text.fields or not isinstance(node.ctx, ast.Load):
+            return node
+        place = self._text.fields[node.attr]
+        if place is None:
+            what = (
+                f"{node.attr} is a field of a named tuple, and an attribute of Triton's values or a field of another "
+            )
+            raise CompilerRefusal(
+                self._text.name, self._text.line + node.lineno - 1, what + "one: give it another name"
+            )
+        return ast.copy_location(ast.Subscript(node.value, ast.Constant(place), node.ctx), node)
+
+
+def _fields(tree: ast.AST) -> dict[str, int | None]:
+    """The fields of the named tuples that a text defines."""
+    found: dict[str, int | None] = {}
+    for node in ast.walk(tree):
+        fields: Sequence[Any] = ()
+        if isinstance(node, ast.ClassDef) and any("NamedTuple" in ast.unparse(base) for base in node.bases):
+            fields = [ast.unparse(part.target) for part in node.body if isinstance(part, ast.AnnAssign)]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("namedtuple") and len(node.args) > 1:
+            literals = [part.value for part in ast.walk(node.args[1]) if isinstance(part, ast.Constant)]
+            fields = " ".join(map(str, literals)).replace(",", " ").split()
+        for place, name in enumerate(fields):
+            is_clear = found.get(name, place) == place and name not in names.ATTRIBUTES
+            found[name] = place if is_clear else None
+    return found
 
 
 def _bare(args: ast.arguments) -> ast.arguments:
@@ -88,6 +134,7 @@ class Source:
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise CompilerRefusal("the module", getattr(error, "lineno", None) or 1, f"no Python: {error}") from None
         self.lines = text.split("\n")
+        self.fields = _fields(self._tree)
         self._functions = {
             (node.name, node.lineno): node for node in ast.walk(self._tree) if isinstance(node, ast.FunctionDef)
         }
@@ -159,9 +206,15 @@ def constant(value: Any, function: Callable[[int], Any]) -> Any:
 class Functions:
     """The functions of one plan. CompilerRefusal: one of them is not there, or not what a kernel may be."""
 
-    def __init__(self, source: Source, functions: Sequence[plan.Function]) -> None:
+    def __init__(self, source: Source, functions: Sequence[plan.Function], kernels: Sequence[plan.Kernel] = ()) -> None:
+        """kernels: those of the plan; where one takes a tuple, its functions may read fields of it."""
         self.planned = functions
-        self.texts = [source.find(function.name, function.line) for function in functions]
+        given = [value for kernel in kernels for _, value in (*kernel.signature, *kernel.constants)]
+        fields = source.fields if any(isinstance(value, tuple) for value in given) else {}
+        self.texts = [
+            replace(source.find(function.name, function.line), fields=fields, modules=_modules(function))
+            for function in functions
+        ]
         self._codes = [_signature_code(text) for text in self.texts]
         for index, text in enumerate(self.texts):
             check(text.tree, self._namespace(index, lambda _index: None), text.line)
@@ -230,6 +283,10 @@ class Functions:
             what = f"the text has defaults of {sorted({*positional, *keywords})}, the plan of {sorted(given)}"
             raise CompilerRefusal(text.name, text.line, what)
         return tuple(given[name] for name in positional), {name: given[name] for name in keywords}
+
+
+def _modules(function: plan.Function) -> frozenset[str]:
+    return frozenset(name for name, value in function.globals if isinstance(value, plan.ModuleRef))
 
 
 def _global(value: Any, function: Callable[[int], Any]) -> Any:

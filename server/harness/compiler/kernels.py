@@ -411,7 +411,7 @@ def build(
     if document.source != f"sha256:{hashlib.sha256(source).hexdigest()}":
         raise CompilerRefusal("the module", 1, "the plan is of another source")
     fake_cuda.install_triton_driver(fake_cuda.parse_target(document.target), fake_cuda.no_benchmark)
-    functions = Functions(Source(source), document.functions)
+    functions = Functions(Source(source), document.functions, document.kernels)
     for kernel in document.kernels:
         _check_kernel(kernel, functions)
     traces = [trace for trace in document.traces if others or not trace.case.startswith(plan.OTHER)]

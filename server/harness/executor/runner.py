@@ -109,7 +109,7 @@ class Runner:
         from executor import interpreter
 
         if self._functions is None:
-            self._functions = extract.Functions(extract.Source(self._source), self._plan.functions)
+            self._functions = extract.Functions(extract.Source(self._source), self._plan.functions, self._plan.kernels)
         lost = self._plan.judged_kernels() - self._images.keys()  # others need no image here, and have none
         turn = self._plan.traces.index(trace)
         return interpreter.Model(trace, self._functions, self._plan.kernels, allows=allows, lost=lost, turn=turn)

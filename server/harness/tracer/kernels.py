@@ -118,6 +118,8 @@ class Kernels:
             return plan.ModuleRef(value.__name__)
         if isinstance(value, JITFunction) and value.fn.__code__.co_filename == self._recorder.file:
             return plan.FunctionRef(self.function(value))
+        if isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"):
+            raise NotData("a named tuple, which only the host can make: write a plain one in the kernel")
         reference = _of_triton(value)
         return reference if reference is not None else self.constant(value)
 
@@ -134,7 +136,7 @@ class Kernels:
             return float(value)
         if isinstance(value, str):
             return str.__str__(value)  # of an enumeration's member the text, where str() gives its name
-        if isinstance(value, tuple | list) and not hasattr(value, "_fields"):
+        if isinstance(value, tuple | list):  # a named one, too: its fields stand in the text
             return tuple(self.constant(item) for item in value)
         if isinstance(value, JITFunction):
             return plan.FunctionRef(self.function(value))
