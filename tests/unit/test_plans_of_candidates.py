@@ -19,6 +19,7 @@ CASES: dict[str, tuple[list[Any], list[tuple[int, ...]]]] = {
     "layer_norm_backward/honest_autograd": ([], [(5, 70), (5, 70), (70,)]),
     "linear_relu/honest_autotuned": ([40, 24], [(20, 40)]),
     "moments/honest": ([], [(5, 70)]),
+    "relu/honest_inductor_decorator": ([], [(8, 100)]),
     "rms_norm/honest": ([100], [(4, 100)]),
     "rotate_halves/honest": ([], [(4, 16), (4, 8)]),
     "softmax/honest": ([], [(8, 100)]),

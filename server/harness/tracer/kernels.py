@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import importlib
 import inspect
 import json
 import operator
@@ -277,11 +278,14 @@ class Launches:
         self._kernels = kernels
         self._choosing = False
 
-    def install(self) -> None:
+    def install(self, source: bytes) -> None:
         jit: Any = JITFunction
         tuner: Any = Autotuner
         jit.run = lambda function, *args, **options: self.launch(function, *args, **options)
         tuner.run = lambda function, *args, **options: self.tune(function, *args, **options)
+        if b"triton_heuristics" in source:
+            inductor: Any = importlib.import_module("torch._inductor.runtime.triton_heuristics")
+            inductor.CachingAutotuner.run = lambda tuner, *args, **options: self._inductors(tuner, *args, **options)
 
     def launch(self, jit: Any, *args: Any, grid: Any = None, warmup: bool = False, **options: Any) -> Any:
         """JITFunction.run as far as its launch, which is written down."""
@@ -402,22 +406,40 @@ class Launches:
         """Autotuner.run: one alternative for each configuration that Triton's own pruning leaves."""
         tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
         configs = list(tuner.prune_configs(options)) if len(tuner.configs) > 1 else list(tuner.configs)
+        if len(configs) > 1 and not self._choosing and not options.get("warmup"):
+            found = self._each(configs, lambda config: self._run_config(tuner, config, args, options))
+            tuner.best_config = _Unchosen(self._recorder)
+            return found
+        return self._run_config(tuner, configs[0], args, options)
+
+    def _inductors(self, tuner: Any, *args: Any, stream: Any, grid: Any = None, **options: Any) -> None:
+        """CachingAutotuner.run, of the decorators of Inductor's output: the grid follows from a configuration."""
+
+        def launch(config: Any) -> None:
+            given, sizes = (args, grid) if grid is not None else tuner._interpret_args_grid(args, config)
+            sizes = sizes(config.kwargs) if callable(sizes) else sizes
+            chosen = {name: value for name, value in config.all_kwargs().items() if name not in config.kwargs}
+            chosen |= {name: value for name, value in config.kwargs.items() if name in tuner.fn.arg_names}
+            tuner.fn.run(*given, grid=sizes, **options, **chosen)
+
+        self._each(list(tuner.configs), launch)
+
+    def _each(self, configs: list[Any], launch: Callable[[Any], Any]) -> Any:
+        """One alternative for each configuration, or, where there is one alone, its steps."""
         configs = configs[: plan.ALTERNATIVES_MAX]
-        if len(configs) == 1 or self._choosing or options.get("warmup"):
-            return self._run_config(tuner, configs[0], args, options)
-        recorder = self._recorder
-        line = recorder.line()
+        if len(configs) == 1:
+            return launch(configs[0])
+        line = self._recorder.line()
         entries: list[Sink] = []
         found: Any = None
         self._choosing = True
         try:
             for config in configs:
-                with recorder.into(Sink()) as sink:
-                    found = self._run_config(tuner, config, args, options)
+                with self._recorder.into(Sink()) as sink:
+                    found = launch(config)
                 entries.append(sink)
         finally:
             self._choosing = False
-        tuner.best_config = _Unchosen(recorder)
         self._choice(configs, entries, line)
         return found
 

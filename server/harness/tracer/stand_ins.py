@@ -23,13 +23,13 @@ _KEYS: Final = ("CUDA", "CompositeExplicitAutograd", "CompositeImplicitAutograd"
 """Dispatch keys with an implementation that a GPU would run, in the order of preference."""
 
 
-def install(recorder: Recorder, kernels: Kernels, device: fake_cuda.Device) -> None:
+def install(recorder: Recorder, kernels: Kernels, device: fake_cuda.Device, source: bytes) -> None:
     fake_cuda.install_triton_driver(device, fake_cuda.no_benchmark)
     fake_cuda.install_torch_cuda(device)
     fake_cuda.install_fake_tensors()
     launcher: Any = fake_cuda.Launcher
     launcher.launched = staticmethod(refuse_other_launches(recorder))
-    Launches(recorder, kernels).install()
+    Launches(recorder, kernels).install(source)
     _fake_tensors(recorder)
     _operators(recorder)
     _random(recorder)

@@ -184,7 +184,7 @@ class Tracer:
         self._module: ModuleType | None = None
         self._entries: list[Entry] = []
         """The recording of the import."""
-        stand_ins.install(self._recorder, self._kernels, fake_cuda.parse_target(request.target))
+        stand_ins.install(self._recorder, self._kernels, fake_cuda.parse_target(request.target), source)
 
     @contextlib.contextmanager
     def world(self) -> Iterator[None]:
