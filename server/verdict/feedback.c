@@ -274,7 +274,7 @@ static const struct {
     { CLASS_LAUNCH, "unexpected keyword", "Pass arguments by the names that the definition has." },
     { CLASS_LAUNCH, "is not defined", "Define the name before it is used." },
     { CLASS_LAUNCH, "object has no attribute", "Set the attribute in __init__, or use one that is there." },
-    { CLASS_LAUNCH, "can't allocate memory", "Take sizes of tensors from the inputs, not from constants." },
+    { CLASS_OOM, "can't allocate memory", "Take sizes of tensors from the inputs, not from constants." },
     { CLASS_LAUNCH, "recursion", "A call leads back to itself: end it, or call something else." },
     { CLASS_LAUNCH, "cannot be accessed from Triton", "Move the tensor to the device of the inputs." },
     { CLASS_CRASH, "compile: the candidate's process was killed",

@@ -199,6 +199,13 @@ def test_a_buffer_that_is_kept_from_call_to_call_is_no_answer_without_kernels(pl
         assert verdict["class"] == "ok", verdict["feedback"]
 
 
+def test_a_candidate_that_wants_more_memory_than_there_is_is_out_of_it(planned: service.Client) -> None:
+    verdict = judge(
+        planned, HONEST.replace("        y = torch", "        torch.empty(10**11, device='cuda')\n        y = torch")
+    )
+    assert (verdict["class"], verdict["failed_at"], verdict["plan"]["traced"]) == ("oom", "tiny", True)
+
+
 def test_a_kernel_that_does_not_compile_is_told_by_its_line(planned: service.Client) -> None:
     verdict = judge(planned, NO_TENSOR_LANGUAGE)
     assert (verdict["class"], verdict["failed_at"]) in (("compile", "compile"), ("policy", "ast")), verdict["feedback"]

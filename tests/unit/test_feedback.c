@@ -229,7 +229,7 @@ a_known_message_has_a_hint_of_its_own(void **state)
           "triton.autotune and" },
         { CLASS_COMPILE, "compile: line 9, kernel k: ValueError: \"Did you forget to add @triton.jit ?\"",
           "Of a kernel's values" },
-        { CLASS_LAUNCH, "tiny: line 34: \"DefaultCPUAllocator: can't allocate memory: you tried\"",
+        { CLASS_OOM, "tiny: line 34: \"DefaultCPUAllocator: can't allocate memory: you tried\"",
           "Take sizes of" },
     };
 

@@ -282,6 +282,12 @@ def test_descriptors_that_nobody_asked_for_are_closed(event: str) -> None:
     theirs.close()
 
 
+@pytest.mark.parametrize("kind", ["RuntimeError", "StepError"])
+def test_memory_that_the_host_does_not_have_is_no_mistake_of_a_launch(kind: str) -> None:
+    text = "aten.empty.memory_format: [enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate"
+    assert peer.failure("call", {"type": kind, "text": text, "line": 3}).class_ == "oom"
+
+
 def test_what_a_child_says_of_an_error_fits_a_message() -> None:
     """Texts of a child, however they are made, are not what the referee's own message breaks on."""
     text = "\x01" * 9000 + "\ud800" * 9000

@@ -91,7 +91,7 @@ def failure(phase: str, error: Any) -> PeerFailed:
         "text": text,
         "line": line if type(line) is int and 0 < line < 1 << 31 else None,
     }
-    if name in ("RuntimeError", "AcceleratorError", "OSError") and _OUT_OF_MEMORY.search(text):
+    if name in ("RuntimeError", "AcceleratorError", "OSError", "StepError") and _OUT_OF_MEMORY.search(text):
         name = "OutOfMemoryError"
     class_ = _CLASS_OF_TYPE.get(name) or _CLASS_OF_PHASE.get(phase, "launch")
     # A kernel's fault leaves a context in which nothing can be called any more. A failed capture is not such a fault.
