@@ -12,6 +12,7 @@
 #include "server/verdict/cause.h"
 
 #define HEADLINE_MAX 700
+#define UNTRACED_MAX 300
 #define KERNELS_MAX 3
 #define LAUNCH_BOUND_MS 0.02 /* below this a call is mostly its launches */
 #define FLOOR_LEAST_MS 0.001 /* the least time of any kernel */
@@ -510,6 +511,23 @@ add_ending(const struct feedback *f, struct buffer *out)
         buffer_add(out, "\nThe answer was cut off: its last code block is not closed.");
 }
 
+/* What raised while it was traced raises again: that is its failure, and not the want of a plan. */
+static int
+add_untraced(const struct feedback *f, struct buffer *out)
+{
+    const struct cause cause = { STAGE_COMPILE, CLASS_LAUNCH, f->untraced, "no reason is known" };
+    AUTO_BUFFER struct buffer why = BUFFER_INIT;
+
+    if (f->class_ == CLASS_OK || !json_is_object(f->untraced) || text_is(f->untraced, "type", "call"))
+        return 0;
+    if (cause_add(&cause, &why) != 0)
+        return ERR_NOMEM;
+    buffer_add(out, "\nIt was judged without a plan: ");
+    int rc = feedback_quote(why.data, why.size, UNTRACED_MAX, "", out);
+    buffer_add(out, ".");
+    return rc;
+}
+
 static int
 add_traceback(const struct feedback *f, struct buffer *out)
 {
@@ -591,6 +609,8 @@ make_text(const struct feedback *f, const char *bound, const char *hint, struct 
     add_mismatch(f, out);
     if (f->class_ != CLASS_OK && !class_info(f->class_)->is_cheat && f->cases > 1)
         buffer_printf(out, "\n%d of %d cases passed.", f->cases_passed, f->cases);
+    if (rc == 0)
+        rc = add_untraced(f, out);
     if (rc == 0)
         rc = add_traceback(f, out);
     add_speed(f, bound, out);

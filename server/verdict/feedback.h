@@ -27,6 +27,7 @@ struct feedback {
     const char *headline;      /* what happened, in one line: cause.h */
     const char *rule;          /* the rule of ours that it broke */
     json_t *error;             /* {"type", "text", "line"} */
+    json_t *untraced;          /* the same of why it was judged without a plan, where it failed then */
     json_t *mismatch; /* {"case", "output", "index", "expected", "got", "differing", "of", "rtol", "atol"} */
     double max_abs, max_rel;
     int cases, cases_passed; /* that were run before it failed */

@@ -279,6 +279,7 @@ verdict_feedback(const struct submission *s, const struct timing *t, bool is_can
         .headline = text,
         .rule = j->rule,
         .error = j->error || !is_ok ? j->error : j->untraced,
+        .untraced = j->failed_stage >= STAGE_TINY ? j->untraced : NULL,
         .mismatch = is_ok ? NULL : json_object_get(detail, "first_mismatch"),
         .max_abs = number_or_nan(detail, "max_abs"),
         .max_rel = number_or_nan(detail, "max_rel"),

@@ -223,6 +223,14 @@ def test_what_cannot_be_traced_is_judged_live_and_says_why(planned: service.Clie
     assert why in verdict["feedback"]["text"], verdict["feedback"]
 
 
+def test_what_fails_live_is_told_why_it_has_no_plan(planned: service.Client) -> None:
+    verdict = judge(planned, BRANCHES.replace("0.0) *", "0.1) *"))
+    line = next(number for number, text in enumerate(BRANCHES.splitlines(), 1) if "> 100" in text)
+    assert (verdict["class"], verdict["failed_at"]) == ("mismatch", "tiny"), verdict["feedback"]
+    why = f"It was judged without a plan: compile: line {line}: what runs next depends on"
+    assert why in verdict["feedback"]["text"], verdict["feedback"]
+
+
 def test_who_computes_otherwise_where_tensors_are_real_is_never_asked_there(planned: service.Client) -> None:
     """Live, torch would do the work; by its plan the kernel does."""
     verdict = judge(planned, TWO_FACED)

@@ -56,6 +56,7 @@ feedback_of(json_t *row)
         .headline = headline.data,
         .rule = text_of(row, "rule"),
         .error = cause.error,
+        .untraced = json_object_get(row, "untraced"),
         .mismatch = json_object_get(row, "mismatch"),
         .max_abs = number_of(row, "max_abs"),
         .max_rel = number_of(row, "max_rel"),
