@@ -430,8 +430,10 @@ hint_of_untraced(json_t *error)
     static const struct {
         const char *words, *hint;
     } hints[] = {
-        { "ConstexprFunction",
+        { "the constexpr function",
           "Compute it in Python, and hand the number to the kernel as a tl.constexpr argument." },
+        { "which only the host can make", "In a kernel make a plain tuple, and read it by index." },
+        { "field of a named tuple", "Give the field a name of its own." },
         { "which is not data",
           "Hand it to the kernel as an argument, or make it a tl.constexpr of a number or a text." },
         { "is best is not known", "Leave best_config unread: what depends on the configuration belongs into "

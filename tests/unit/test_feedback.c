@@ -248,9 +248,11 @@ what_keeps_a_plan_away_has_a_hint_of_its_own(void **state)
     static const struct {
         const char *text, *hint;
     } cases[] = {
-        { "kernel k reads the global coef, of type ConstexprFunction, which is not data",
+        { "the constexpr function coef is given or returns a value of type object, which is not data",
           "Compute it in Python" },
-        { "kernel k reads the global Pair, of type type, which is not data", "Hand it to the kernel" },
+        { "kernel k reads the global Kind, of type type, which is not data", "Hand it to the kernel" },
+        { "kernel k reads the global Pair, a named tuple, which only the host can make", "In a kernel make" },
+        { "k: x is a field of a named tuple, and a field of another one", "Give the field" },
         { "which configuration of an autotuned kernel is best is not known yet", "Leave best_config unread" },
         { "k: the attribute x, which is not one of Triton's values", "Hand tensors and numbers" },
         { "kernel k is written in Gluon, which cannot be traced", "Write the kernel in triton.language" },

@@ -40,7 +40,11 @@ def document() -> dict[str, Any]:
             {
                 "name": "kernel",
                 "line": 9,
-                "globals": {"helper": {"function": 0}, "tanh": {"object": "triton.language.extra.libdevice.tanh"}},
+                "globals": {
+                    "helper": {"function": 0},
+                    "tanh": {"object": "triton.language.extra.libdevice.tanh"},
+                    "area": {"table": [[{"tuple": [8, {"tuple": ["width", {"dtype": "fp32"}]}]}, 64]]},
+                },
                 "defaults": {"BLOCK": 64, "KIND": {"dtype": "fp32"}, "PAIR": {"tuple": [1, None, "x", {"f": "nan"}]}},
                 "noinline": False,
             },
@@ -232,6 +236,18 @@ HOSTILE: list[tuple[str, Callable[[Any], object], str, str]] = [
         changed("functions", 0, "globals", "t", {"t": 1}),
         "functions[0].globals.t",
         "kind of constant",
+    ),
+    (
+        "a table whose result is a function",
+        changed("functions", 1, "globals", "t", {"table": [[{"tuple": []}, {"function": 0}]]}),
+        "functions[1].globals.t.table[0][1].function",
+        "from 0",
+    ),
+    (
+        "a table of no pairs",
+        changed("functions", 1, "globals", "t", {"table": [[{"tuple": []}]]}),
+        "functions[1].globals.t.table[0]",
+        "2",
     ),
     (
         "a float that is a number",

@@ -23,6 +23,7 @@ CASES: dict[str, tuple[list[Any], list[tuple[int, ...]]]] = {
     "rms_norm/honest": ([100], [(4, 100)]),
     "rotate_halves/honest": ([], [(4, 16), (4, 8)]),
     "softmax/honest": ([], [(8, 100)]),
+    "softmax/honest_constexpr_function": ([], [(8, 100)]),
     "softmax/honest_heuristics": ([], [(8, 100)]),
     "tied_mlp/honest": ([32], [(6, 32)]),
 }

@@ -101,6 +101,8 @@ def shown(value: Any) -> str:
         return f"descriptor(%{value.id} {sizes} {value.padding})"
     if isinstance(value, plan.Constexpr):
         return f"constexpr({shown(value.value)})"
+    if isinstance(value, plan.Table):
+        return "{" + ", ".join(f"{shown(key)}: {shown(result)}" for key, result in value.rows) + "}"
     if isinstance(value, plan.FunctionRef):
         return f"function {value.index}"
     if isinstance(value, plan.Device):

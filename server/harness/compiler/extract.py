@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias
 
 import triton.language as tl
 from shared import plan, wire
-from triton.runtime.jit import JITFunction
+from triton.runtime.jit import ConstexprFunction, JITFunction
 
 from compiler import names
 from compiler.check import CompilerRefusal, check
@@ -294,7 +294,20 @@ def _global(value: Any, function: Callable[[int], Any]) -> Any:
         return names.module(value.name)
     if isinstance(value, plan.ObjectRef):
         return names.named(value.name)
-    return constant(value, function)
+    return _function_of(value) if isinstance(value, plan.Table) else constant(value, function)
+
+
+def _function_of(table: plan.Table) -> ConstexprFunction:
+    """A function of the candidate's, of constants: its text is not run, its results are data."""
+    rows = {constant(key, lambda _index: None): constant(value, lambda _index: None) for key, value in table.rows}
+
+    def look_up(*args: Any, **options: Any) -> Any:
+        key = (*args, *sorted(options.items()))
+        if key not in rows:
+            raise ValueError(f"this constexpr function has no result for {key}: it raised there")
+        return rows[key]
+
+    return ConstexprFunction(look_up)
 
 
 def function_refs(value: Any) -> list[int]:

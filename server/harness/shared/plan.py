@@ -141,6 +141,13 @@ class ModuleRef:
 
 
 @dataclass(frozen=True)
+class Table:
+    """A function of constants that a kernel calls: its results, by tuples of positional arguments and (name, value)."""
+
+    rows: tuple[tuple[Const, Const], ...]
+
+
+@dataclass(frozen=True)
 class ObjectRef:
     """Something of such a module, by full name."""
 
@@ -255,7 +262,7 @@ class Function:
 
     name: str
     line: int
-    globals: tuple[tuple[str, Const | ModuleRef | ObjectRef], ...]
+    globals: tuple[tuple[str, Const | ModuleRef | ObjectRef | Table], ...]
     """The meaning of the names that its text reads. A function among them stands earlier in the plan."""
     defaults: tuple[tuple[str, Const], ...]
     noinline: bool
@@ -448,6 +455,7 @@ _WRITERS: Final[dict[type, Callable[[Any], Any]]] = {
     FunctionRef: lambda it: {"function": it.index},
     ModuleRef: lambda it: {"module": it.name},
     ObjectRef: lambda it: {"object": it.name},
+    Table: lambda it: {"table": [[node(key), node(value)] for key, value in it.rows]},
     Ref: lambda it: {"t": it.id},
     List: lambda it: {"list": [node(item) for item in it.items]},
     Dict: lambda it: {"dict": [[key, node(item)] for key, item in it.items]},
@@ -665,9 +673,12 @@ def _const(found: Any, field: str, functions: int, depth: int = 0) -> Const:
     raise PlanError(field, f"{_shown(kind)} is not a kind of constant")
 
 
-def _global(found: Any, field: str, functions: int) -> Const | ModuleRef | ObjectRef:
+def _global(found: Any, field: str, functions: int) -> Const | ModuleRef | ObjectRef | Table:
     if isinstance(found, dict) and len(found) == 1:
         kind, body = _one_key(found, field)
+        if kind == "table":
+            plain = partial(_const, functions=0)
+            return Table(_each(body, f"{field}.table", ITEMS_MAX, partial(_pair, first=plain, second=plain)))
         if kind in ("module", "object"):
             name = _match(body, f"{field}.{kind}", MODULES, "a name inside triton")
             return ModuleRef(name) if kind == "module" else ObjectRef(name)

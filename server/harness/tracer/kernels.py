@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import importlib
 import inspect
 import json
@@ -21,9 +22,11 @@ import numpy as np
 import torch
 import triton.language as tl
 from shared import plan
+from triton._C.libtriton import ir
 from triton.backends.nvidia.compiler import CUDAOptions
+from triton.compiler import ASTSource
 from triton.runtime.autotuner import Autotuner
-from triton.runtime.jit import JITFunction, TensorWrapper
+from triton.runtime.jit import ConstexprFunction, JITFunction, TensorWrapper
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from tracer.recorder import Recorder, Sink
@@ -48,6 +51,8 @@ class Kernels:
         self._pending: list[int] = []
         self._known: dict[str, int] = {}
         self._written: dict[int, set[str]] = {}
+        self._tables: dict[int, dict[Any, plan.Const]] = {}
+        """Of the constexpr functions: the results that kernels have asked for."""
 
     # --- functions ---
 
@@ -120,9 +125,26 @@ class Kernels:
         if isinstance(value, JITFunction) and value.fn.__code__.co_filename == self._recorder.file:
             return plan.FunctionRef(self.function(value))
         if isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"):
-            raise NotData("a named tuple, which only the host can make: write a plain one in the kernel")
+            raise NotData("a named tuple, which only the host can make")
         reference = _of_triton(value)
+        if reference is None and isinstance(value, ConstexprFunction):
+            return plan.Table(tuple(self._tables.get(id(value), {}).items()))
         return reference if reference is not None else self.constant(value)
+
+    def called(self, function: Any, args: Any, options: dict[str, Any], result: Any) -> None:
+        """A kernel's text called a constexpr function: one more row of its table."""
+
+        def plain(one: Any) -> plan.Const:
+            return self.constant(one.value if isinstance(one, tl.constexpr) else one)
+
+        try:
+            key = (*map(plain, args), *sorted((name, plain(value)) for name, value in options.items()))
+            self._tables.setdefault(id(function), {}).setdefault(key, plain(result))
+        except NotData as error:
+            what = f"the constexpr function {function.__name__} is given or returns a value {error}"
+            raise self._recorder.refuse(what) from None
+        self._held.append(function)
+        self._found.clear()  # the functions that read it are others now
 
     def constant(self, value: Any) -> plan.Const:
         if value is None or isinstance(value, bool):
@@ -277,12 +299,16 @@ class Launches:
         self._recorder = recorder
         self._kernels = kernels
         self._choosing = False
+        self._is_noting = False
+        self._walked: set[str] = set()
 
     def install(self, source: bytes) -> None:
         jit: Any = JITFunction
         tuner: Any = Autotuner
         jit.run = lambda function, *args, **options: self.launch(function, *args, **options)
         tuner.run = lambda function, *args, **options: self.tune(function, *args, **options)
+        if b"constexpr_function" in source:
+            self._note_constexpr_functions()
         if b"triton_heuristics" in source:
             inductor: Any = importlib.import_module("torch._inductor.runtime.triton_heuristics")
             inductor.CachingAutotuner.run = lambda tuner, *args, **options: self._inductors(tuner, *args, **options)
@@ -303,6 +329,8 @@ class Launches:
             return Compiled(jit, given)
         if jit.is_gluon():
             raise self._recorder.refuse(f"kernel {jit.fn.__name__} is written in Gluon, which cannot be traced")
+        if self._is_noting:
+            self._front_end(jit, backend, given, signature, constants, attributes)
         try:
             self._write(
                 jit, bound, signature, constants, attributes, self._grid(grid, bound, stand_ins), given, stand_ins
@@ -310,6 +338,32 @@ class Launches:
         except NotData as error:
             raise self._recorder.refuse(f"an argument of kernel {jit.fn.__name__} is {error}") from None
         return Compiled(jit, given)
+
+    def _note_constexpr_functions(self) -> None:
+        kind: Any = ConstexprFunction
+        plain = kind.__call__
+
+        def noted(function: Any, *args: Any, _semantic: Any = None, **options: Any) -> Any:
+            found = plain(function, *args, _semantic=_semantic, **options)
+            if _semantic is not None and _of_triton(function) is None:
+                self._kernels.called(function, args, options, found)
+            return found
+
+        kind.__call__ = noted
+        self._is_noting = True
+
+    def _front_end(self, jit: Any, backend: Any, options: dict[str, Any], *about: Any) -> None:
+        """Let Triton's front end walk a text, for its calls of constexpr functions. The compiler reports errors."""
+        key = repr((id(jit), about, options))
+        if key in self._walked:
+            return
+        self._walked.add(key)
+        context, parsed = ir.context(), backend.parse_options(dict(options))
+        ir.load_dialects(context)
+        backend.load_dialects(context)
+        implementation = backend.get_codegen_implementation(parsed)
+        with contextlib.suppress(Exception):
+            ASTSource(jit, *about).make_ir(backend.target, parsed, implementation, backend.get_module_map(), context)
 
     def _stand_in(self, value: Any, stand_ins: dict[Any, Any]) -> Any:
         if isinstance(value, torch.SymFloat):
