@@ -565,6 +565,15 @@ def test_steps_of_alternatives_count_too() -> None:
     assert "more than 20000 steps" in str(refusal(found))
 
 
+def test_what_a_step_reads_is_found_without_a_look_into_its_constants(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[Any] = []
+    found = plan.ids_in
+    monkeypatch.setattr(plan, "ids_in", lambda arg: (looked.append(arg), found(arg))[1])
+    numbers = tuple(range(1000))
+    assert plan.reads(plan.Launch(0, (1, 1, 1), (plan.Ref(3), numbers, *numbers, plan.List((plan.Ref(4),))), 1)) == {3, 4}
+    assert len(looked) < 10
+
+
 def test_what_is_written_is_read_again() -> None:
     parsed = read(document())
     assert json.loads(parsed.dump()) == document()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from executor import steps as steps_
 from executor.replay import Replay
 from executor.steps import Descriptor, Environment, Program, StepError, number
 from shared.plan import (
@@ -60,6 +61,23 @@ def run(
 ) -> Environment:
     Program.of(steps, keep, CPU, allows).run(values, launch, choose)
     return values
+
+
+def test_constants_cost_nothing_to_make_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    ready = steps_._argument
+    monkeypatch.setattr(steps_, "_argument", lambda arg, device: (made.append(arg), ready(arg, device))[1])
+    got: list[Any] = []
+    numbers = tuple(range(1000))
+    run(
+        [Launch(0, (1, 1, 1), (*numbers, Ref(0), numbers, 1.5, True), 7)],
+        {0: torch.zeros(1)},
+        set(),
+        launch=lambda _step, _grid, args: got.extend(args),
+    )
+    assert (*got[:1000], *got[1001:]) == (*numbers, numbers, 1.5, True)
+    assert isinstance(got[1000], torch.Tensor)
+    assert len(made) < 10
 
 
 def test_views_alias_and_in_place_operators_write_through_them() -> None:

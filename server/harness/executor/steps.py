@@ -117,6 +117,8 @@ def _constant(value: Any) -> Fill:
 
 
 def _sequence(items: Sequence[Any], device: torch.device, make: type) -> Fill:
+    if all(type(item) in plan.PLAIN for item in items):
+        return lambda _values: make(items)
     fills = [_argument(item, device) for item in items]
     return lambda values: make(fill(values) for fill in fills)
 
@@ -232,7 +234,8 @@ class _Ready:
 
     step: plan.Step
     dead: tuple[int, ...]
-    fills: tuple[Fill, ...] = ()
+    fills: tuple[tuple[int, Fill], ...] = ()
+    """Of the arguments that are not as the plan has them, by their places: of constants there may be millions."""
     options: tuple[tuple[str, Fill], ...] = ()
     grid: tuple[Fill, ...] = ()
     call: Any = None
@@ -283,7 +286,7 @@ class Program:
                 if made is not None:
                     made(step, values)
             elif isinstance(step, plan.Launch):
-                launch(step, _grid(ready, step, values), _filled(ready, step.line, values))
+                launch(step, _grid(ready, step, values), _filled(ready, step, values))
             else:
                 choose(step, partial(_alternative, ready, values, launch, choose, after))
             if after is not None and not isinstance(step, plan.Choose):
@@ -296,18 +299,21 @@ def _make_ready(step: plan.Step, dead: tuple[int, ...], device: torch.device, al
     if isinstance(step, plan.Choose):
         programs = tuple(Program.of(one.steps, (), device, allows) for one in step.alternatives)
         return _Ready(step, dead, alternatives=programs)
-    fills = tuple(_argument(arg, device) for arg in step.args)
+    fills = tuple((at, _argument(arg, device)) for at, arg in enumerate(step.args) if type(arg) not in plan.PLAIN)
     if isinstance(step, plan.Launch):
         return _Ready(step, dead, fills, grid=tuple(_argument(size, device) for size in step.grid))
     options = tuple((name, _argument(value, device)) for name, value in step.kwargs)
     return _Ready(step, dead, fills, options, call=torch_operator(step, allows))
 
 
-def _filled(ready: _Ready, line: int, values: Environment) -> tuple[Any, ...]:
+def _filled(ready: _Ready, step: plan.Call | plan.Launch, values: Environment) -> tuple[Any, ...]:
+    args = list(step.args)
     try:
-        return tuple(fill(values) for fill in ready.fills)
+        for at, fill in ready.fills:
+            args[at] = fill(values)
     except ValueError as error:
-        raise StepError(line, str(error)) from error
+        raise StepError(step.line, str(error)) from error
+    return tuple(args)
 
 
 def _grid(ready: _Ready, step: plan.Launch, values: Environment) -> tuple[int, int, int]:
@@ -324,7 +330,7 @@ def _grid(ready: _Ready, step: plan.Launch, values: Environment) -> tuple[int, i
 
 
 def _call(ready: _Ready, step: plan.Call, values: Environment) -> None:
-    args = _filled(ready, step.line, values)
+    args = _filled(ready, step, values)
     try:
         result = ready.call(*args, **{name: fill(values) for name, fill in ready.options})
     except (torch.OutOfMemoryError, torch.AcceleratorError):

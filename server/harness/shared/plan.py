@@ -388,6 +388,10 @@ def kernels_of(steps: tuple[Step, ...]) -> Iterator[int]:
     return (step.kernel for step in walk(steps) if isinstance(step, Launch))
 
 
+PLAIN: Final = frozenset((type(None), bool, int, float, str))
+"""The types of what stands for itself: a plan may have millions of these, which are told by a glance."""
+
+
 def ids_in(arg: Any) -> set[int]:
     """The values that an argument names, or several in a tuple."""
     if isinstance(arg, Ref | Item | Descriptor | Address):
@@ -397,7 +401,7 @@ def ids_in(arg: Any) -> set[int]:
     if isinstance(arg, Operation):
         return ids_in(arg.left) | ids_in(arg.right)
     items = arg.items if isinstance(arg, List) else arg if isinstance(arg, tuple) else ()
-    return set().union(*map(ids_in, items))
+    return set().union(*(ids_in(item) for item in items if type(item) not in PLAIN))
 
 
 def tree_leaves(tree: Tree) -> Iterator[Leaf]:
