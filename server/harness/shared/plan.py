@@ -607,9 +607,17 @@ def _mapping(found: Any, field: str, most: int) -> dict[str, Any]:
 _identifier: Final[Reader] = partial(_match, form=_IDENTIFIER, what="an identifier")
 
 
-def _each(found: Any, field: str, most: int, read: Reader) -> tuple[Any, ...]:
-    """A list of at most so many items, each read by the given function."""
-    return tuple(read(item, f"{field}[{index}]") for index, item in enumerate(_list(found, field, most)))
+def _each(found: Any, field: str, most: int, read: Reader, *, holds_constants: bool = False) -> tuple[Any, ...]:
+    """A list of at most so many items, each read by the given function.
+
+    holds_constants: integers are among what it reads. Most items are, and need no name for a fault.
+    """
+    return tuple(
+        item
+        if holds_constants and type(item) is int and INT_MIN <= item <= INT_MAX
+        else read(item, f"{field}[{index}]")
+        for index, item in enumerate(_list(found, field, most))
+    )
 
 
 def _pair(found: Any, field: str, first: Reader, second: Reader) -> tuple[Any, Any]:
@@ -673,7 +681,8 @@ def _const(found: Any, field: str, functions: int, depth: int = 0) -> Const:
     if kind == "function":
         return FunctionRef(_int(body, inside, 0, functions - 1))
     if kind == "tuple":
-        return _each(body, inside, ITEMS_MAX, partial(_const, functions=functions, depth=depth + 1))
+        item = partial(_const, functions=functions, depth=depth + 1)
+        return _each(body, inside, ITEMS_MAX, item, holds_constants=True)
     raise PlanError(field, f"{_shown(kind)} is not a kind of constant")
 
 
@@ -864,7 +873,8 @@ class _TraceReader:
         return value
 
     def _args(self, found: Any, field: str, launch: bool = False, addresses: bool = False) -> tuple[Arg, ...]:
-        return _each(found, field, ARGUMENTS_MAX, partial(self._arg, launch=launch, addresses=addresses or launch))
+        read = partial(self._arg, launch=launch, addresses=addresses or launch)
+        return _each(found, field, ARGUMENTS_MAX, read, holds_constants=True)
 
     def _arg(self, found: Any, field: str, launch: bool = False, addresses: bool = False, depth: int = 0) -> Arg:
         if not isinstance(found, dict):
@@ -881,7 +891,7 @@ class _TraceReader:
             return Ref(self._id(body, inside))
         if kind in ("list", "tuple"):
             item = partial(self._arg, launch=launch, addresses=addresses, depth=depth + 1)
-            read = _each(body, inside, ITEMS_MAX, item)
+            read = _each(body, inside, ITEMS_MAX, item, holds_constants=True)
             return List(read) if kind == "list" else read
         if kind in _KNOWN:
             make, known, what = _KNOWN[kind]
@@ -1005,7 +1015,8 @@ def _fits(arg: Arg, kind: Type, path: Path, constants: dict[Path, Const], field:
             _fits(item, inner, (*path, index), constants, f"{field}.tuple[{index}]")
         return
     if kind == "constexpr":
-        if path not in constants or repr(arg) != repr(constants[path]):
+        known = constants.get(path, ...)
+        if arg is not known and repr(arg) != repr(known):
             raise PlanError(field, "is not the constant that the kernel is compiled with")
     elif kind.startswith("*"):
         if not isinstance(arg, Ref | Address):
