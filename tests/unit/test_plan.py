@@ -711,6 +711,13 @@ def test_state_over_parameters_may_compute_but_reads_no_file() -> None:
     assert [one.operator for one in refused] == ["aten.from_file.default"]
 
 
+@pytest.mark.parametrize("op", ["aten.empty.memory_format", "aten.randn.default", "aten._to_copy.default"])
+def test_memory_that_no_limit_holds_for_is_refused(op: str) -> None:
+    call = plan.Call(op, (), (("pin_memory", True),), None, 7)
+    assert operators.kind_of(call) == "refused"
+    assert not operators.permits(call, "any")
+
+
 def test_who_is_refused_is_told_the_next_places_too() -> None:
     refusals = [operators.Refusal("own", step, f"aten.op{step}.default", 10 + step, "so") for step in range(6)]
     assert operators.told(refusals[:1]) == "aten.op0.default is not allowed here: so"

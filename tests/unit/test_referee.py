@@ -20,6 +20,7 @@ from oracle import clock, reference, timing, variations
 from oracle.judge import Report
 from oracle.peer import Peer, is_over
 from rig import HONEST, TASK, Rig, policy
+from shared import native
 
 
 @pytest.fixture(scope="module")
@@ -646,6 +647,21 @@ def test_nobody_spins_on_the_cores_that_the_other_side_computes_on(device: str) 
     child._answer_bells(1, is_timed=False)
     spans = [bell.await_answer.call_args.args[2], bell.wait.call_args.args[1]]
     assert [span > 0 for span in spans] == [device == "cuda"] * 2
+
+
+def test_memory_of_the_host_that_a_plan_has_pinned_goes_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one would be ended for it."""
+    order = Mock()
+    for owner, name in (
+        (torch.cuda, "synchronize"), (torch.cuda, "empty_cache"), (torch._C, "_host_emptyCache"),
+        (native, "heap_set"), (native, "scrub"),
+    ):  # fmt: skip
+        monkeypatch.setattr(owner, name, getattr(order, name), raising=False)
+    child: Any = Child(order.channel, torch.device("cuda"))
+    child._plan, child._arena, child._doorbell = Mock(), Mock(), Mock()
+    child._op_renew(Mock())
+    done = [call[0] for call in order.mock_calls]
+    assert done.index("synchronize") < done.index("_host_emptyCache") < done.index("channel.send")
 
 
 def test_children_that_are_being_made_stand_still_meanwhile() -> None:

@@ -304,6 +304,8 @@ class Child:
             gc.collect()
             torch.cuda.synchronize()
             torch.cuda.empty_cache()
+            module: Any = torch._C
+            module._host_emptyCache()  # such as `to("cpu", non_blocking=True)` makes: it would count as the next plan's
             if not is_clean:
                 raise RuntimeError("a kernel may have left something in the context's own memory")
             native.heap_set(0, 0)  # nothing of the old one is in use

@@ -121,8 +121,9 @@ def _calculates(call: Call) -> bool:
 
 
 def kind_of(call: Call) -> Kind:
-    """The same of an operator with its arguments."""
-    found = kind(call.op)
+    """The same of an operator with its arguments. Pinned memory, for which the tracer never asks, is under no limit of
+    a process, and torch keeps it for the next candidate."""
+    found = kind(call.op) if dict(call.kwargs).get("pin_memory") in (None, False) else "refused"
     return "compute" if found == "movement" and (_accumulates(call) or _calculates(call)) else found
 
 
