@@ -63,6 +63,40 @@ def run(
     return values
 
 
+@pytest.mark.parametrize(
+    ("op", "args"),
+    [
+        ("aten.max_pool2d_with_indices_backward.default",
+         (Ref(0), Ref(1), List((2, 2)), List((2, 2)), List((0, 0)), List((1, 1)), False, Ref(2))),
+        ("aten.segment_reduce.default", (Ref(0), "sum", Ref(2))),
+        ("aten._embedding_bag_dense_backward.default", (Ref(0), Ref(2), Ref(2), Ref(2), Ref(2), 4, False, 0, None)),
+    ],
+)  # fmt: skip
+def test_beside_a_gpu_no_operator_follows_an_index_into_the_memory_of_the_host(op: str, args: tuple[Any, ...]) -> None:
+    """On the host torch believes these indices: they are offsets from anywhere to anywhere."""
+    values = {0: torch.ones(1, 1, 2, 2), 1: torch.ones(1, 1, 4, 4), 2: torch.full((1, 1, 2, 2), 1 << 40)}
+    steps: list[Step] = [call(op, *args, out=None)]
+    with pytest.raises(StepError, match="line 7: .*not run on tensors of the host"):
+        Program.of(steps, set(), torch.device("cuda"), anything).run(values, nothing_launched, nothing_launched)
+
+
+@pytest.mark.parametrize(
+    ("op", "args"),
+    [
+        ("aten.mul_.Tensor", (Ref(0), 2.0)),
+        ("aten.normal_.default", (Ref(0),)),
+        ("aten.sum.default", (Ref(0),)),
+        ("aten.linalg_qr.default", (Ref(0),)),
+        ("aten.index_select.default", (Ref(0), 0, Ref(1))),
+        ("aten.flip.default", (Ref(0), List((0,)))),
+    ],
+)
+def test_beside_a_gpu_parameters_may_be_made_on_the_host(op: str, args: tuple[Any, ...]) -> None:
+    values = {0: torch.ones(2, 2), 1: torch.tensor([1])}
+    steps: list[Step] = [call(op, *args, out=None)]
+    Program.of(steps, set(), torch.device("cuda"), anything).run(values, nothing_launched, nothing_launched)
+
+
 def test_constants_cost_nothing_to_make_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
     ready = steps_._argument

@@ -62,14 +62,14 @@ class Descriptor:
     is_nan_padded: bool
 
 
-def tensors_of(args: tuple[Any, ...]) -> Iterator[torch.Tensor]:
-    """Those among a launch's arguments."""
+def tensors_of(args: Iterable[Any]) -> Iterator[torch.Tensor]:
+    """Those among arguments."""
     for arg in args:
         if isinstance(arg, torch.Tensor):
             yield arg
         elif isinstance(arg, Descriptor):
             yield arg.base
-        elif isinstance(arg, tuple):
+        elif isinstance(arg, tuple | list):
             yield from tensors_of(arg)
 
 
@@ -228,6 +228,13 @@ def torch_operator(step: plan.Call, allows: Allows) -> Callable[..., Any]:
     raise StepError(step.line, f"there is no operator {step.op}")
 
 
+def _is_safe_on_host(step: plan.Call, operator_: Any) -> bool:
+    """Whatever its arguments are, it reads and writes nothing but them (shared/operators.py: ON_HOST)."""
+    kind, name = operators.kind_of(step), step.op.split(".")[1].removesuffix("_")
+    is_own = step.op in (operators.CONSTANT, operators.SEED)
+    return kind == "movement" or name in operators.ON_HOST or is_own or torch.Tag.pointwise in operator_.tags
+
+
 @dataclass(frozen=True)
 class _Ready:
     """A step, and the ids that are not read after it."""
@@ -239,6 +246,8 @@ class _Ready:
     options: tuple[tuple[str, Fill], ...] = ()
     grid: tuple[Fill, ...] = ()
     call: Any = None
+    is_for_device: bool = False
+    """It is not run on tensors of the host."""
     alternatives: tuple[Program, ...] = ()
 
 
@@ -303,7 +312,9 @@ def _make_ready(step: plan.Step, dead: tuple[int, ...], device: torch.device, al
     if isinstance(step, plan.Launch):
         return _Ready(step, dead, fills, grid=tuple(_argument(size, device) for size in step.grid))
     options = tuple((name, _argument(value, device)) for name, value in step.kwargs)
-    return _Ready(step, dead, fills, options, call=torch_operator(step, allows))
+    call = torch_operator(step, allows)
+    is_for_device = device.type != "cpu" and not _is_safe_on_host(step, call)
+    return _Ready(step, dead, fills, options, call=call, is_for_device=is_for_device)
 
 
 def _filled(ready: _Ready, step: plan.Call | plan.Launch, values: Environment) -> tuple[Any, ...]:
@@ -332,7 +343,11 @@ def _grid(ready: _Ready, step: plan.Launch, values: Environment) -> tuple[int, i
 def _call(ready: _Ready, step: plan.Call, values: Environment) -> None:
     args = _filled(ready, step, values)
     try:
-        result = ready.call(*args, **{name: fill(values) for name, fill in ready.options})
+        options = {name: fill(values) for name, fill in ready.options}
+        tensors = tensors_of((*args, *options.values())) if ready.is_for_device else ()
+        if any(tensor.dim() and tensor.device.type == "cpu" for tensor in tensors):
+            raise RuntimeError("not run on tensors of the host; make them on the GPU")
+        result = ready.call(*args, **options)
     except (torch.OutOfMemoryError, torch.AcceleratorError):
         raise
     except (RuntimeError, TypeError, ValueError, IndexError, OverflowError) as error:

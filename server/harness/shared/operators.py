@@ -67,6 +67,20 @@ LIBRARY: Final = words(
     """
 )
 
+ON_HOST: Final = words(
+    """
+    bernoulli cauchy dropout exponential geometric log_normal multinomial normal rand rand_like randint randint_like
+    randn randn_like randperm random uniform
+    all amax amin aminmax any argmax argmin cumprod cumsum linalg_vector_norm logcumsumexp logsumexp max mean min nonzero
+    norm prod softmax _softmax log_softmax _log_softmax std std_mean sum var var_mean argsort sort topk
+    addmm addmv addr baddbmm bmm dot einsum linear matmul mm mv outer tensordot vdot
+    linalg_cross linalg_eigh _linalg_eigh linalg_inv_ex linalg_qr linalg_svd _linalg_svd
+    """
+)
+"""Of those that compute, the ones that may run on tensors of the host beside a GPU, as do all that are pointwise, and
+all with a final underscore. Others believe an index or a size that they are given (`max_pool2d_with_indices_backward`
+adds to any address), and the executor's own memory is that of trusted code."""
+
 REFUSED: Final = words(
     """
     from_file set_ set data set_data record_stream _local_scalar_dense item equal is_nonzero allclose is_same_size
