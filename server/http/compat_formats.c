@@ -97,6 +97,13 @@ component(const struct compat_item *item, const char *name)
     return isfinite(value) ? value : 0;
 }
 
+/* Whether it counts as having passed this: not where there is no reward, whatever stage was reached before. */
+static bool
+has_passed(const struct compat_item *item, const char *name)
+{
+    return component(item, name) == 1 && !is_hack(item) && !item->is_filled;
+}
+
 static const char *
 feedback_of(const struct compat_item *item)
 {
@@ -255,7 +262,7 @@ openrlhf_write(const struct compat_job *job)
         const char *key;
         json_t *value;
         json_array_append_new(rewards, json_real(item->reward));
-        json_array_append_new(scores, json_real(component(item, "correct")));
+        json_array_append_new(scores, json_real(has_passed(item, "correct")));
         json_object_foreach(numbers, key, value)
         {
             if (!json_object_get(logs, key))
@@ -587,16 +594,15 @@ kernelgym_result(const struct compat_item *item)
                          "failed", "compiled", 0, "correctness", 0, "decoy_kernel", 0, "speedup", 0.0,
                          "error_message", item->answer.fault.text, "error_code",
                          item->answer.refusal == FUNNEL_BAD ? "VALIDATION_ERROR" : "SYSTEM_ERROR");
-    return json_pack("{s:O, s:s, s:b, s:b, s:b, s:o, s:o, s:f, s:o, s:o, s:s?, s:O?, s:O?}", "task_id",
-                     item->aside, "status", item->is_filled ? "failed" : "completed", "compiled",
-                     component(item, "compiled") == 1 && !is_hack(item), "correctness",
-                     component(item, "correct") == 1 && !is_hack(item), "decoy_kernel", (int)is_hack(item),
-                     "reference_runtime", real_or_null(number_or_nan(timing, "reference_ms")),
-                     "kernel_runtime", real_or_null(number_or_nan(timing, "candidate_ms")), "speedup",
-                     compat_speedup(item), "metadata", kernelgym_metadata(item), "error_message",
-                     is_ok ? json_null() : json_string(feedback_of(item)), "error_code", error,
-                     "submitted_at", json_object_get(item->verdict, "created"), "completed_at",
-                     json_object_get(item->verdict, "finished"));
+    return json_pack(
+        "{s:O, s:s, s:b, s:b, s:b, s:o, s:o, s:f, s:o, s:o, s:s?, s:O?, s:O?}", "task_id", item->aside,
+        "status", item->is_filled ? "failed" : "completed", "compiled", has_passed(item, "compiled"),
+        "correctness", has_passed(item, "correct"), "decoy_kernel", (int)is_hack(item), "reference_runtime",
+        real_or_null(number_or_nan(timing, "reference_ms")), "kernel_runtime",
+        real_or_null(number_or_nan(timing, "candidate_ms")), "speedup", compat_speedup(item), "metadata",
+        kernelgym_metadata(item), "error_message", is_ok ? json_null() : json_string(feedback_of(item)),
+        "error_code", error, "submitted_at", json_object_get(item->verdict, "created"), "completed_at",
+        json_object_get(item->verdict, "finished"));
 }
 
 static json_t *
@@ -714,11 +720,10 @@ tritonforge_write(const struct compat_job *job)
         json_object_set_new(stats, "reference", real_or_null(number_or_nan(timing, "reference_ms")));
     }
     return json_pack("{s:b, s:b, s:{s:O?, s:O?, s:s, s:b}, s:f, s:o}", "compiled",
-                     component(item, "compiled") == 1 && !is_hack(item), "correctness",
-                     component(item, "correct") == 1 && !is_hack(item), "metadata", "submission",
-                     json_object_get(item->verdict, "id"), "class", json_object_get(item->verdict, "class"),
-                     "feedback", feedback_of(item), "masked", (int)item->is_filled, "runtime",
-                     isfinite(ms) ? ms : -1.0, "runtime_stats", stats);
+                     has_passed(item, "compiled"), "correctness", has_passed(item, "correct"), "metadata",
+                     "submission", json_object_get(item->verdict, "id"), "class",
+                     json_object_get(item->verdict, "class"), "feedback", feedback_of(item), "masked",
+                     (int)item->is_filled, "runtime", isfinite(ms) ? ms : -1.0, "runtime_stats", stats);
 }
 
 /* --- the table --- */
