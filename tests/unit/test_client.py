@@ -582,6 +582,13 @@ def test_openrlhf_by_function(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
         assert openrlhf.reward_func(["other"], ["write it"], ["softmax"])["extra_logs"]["masked"] == [1.0]
     body = stub.asked[0][2]
     assert (body["completion"], body["metadata"]) == ("code", {"run": "r1", "step": 5})
+    (tmp_path / "step").write_text("")  # its writer has just opened it
+    with serving(say(200, verdict(None, **{"class": "infra"}))) as stub:  # after it was found correct
+        monkeypatch.setenv("VERIFIERD_URL", stub.url)
+        openrlhf._client.cache_clear()
+        found = openrlhf.reward_func(["write itcode"], ["write it"], ["softmax"])
+    assert (found["rewards"], found["scores"], found["extra_logs"]["masked"]) == ([0.0], [0.0], [1.0])
+    assert stub.asked[0][2]["metadata"] == {"run": "r1"}
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,8 @@ def _reward() -> object:
 
 def _step() -> int | None:
     path = os.environ.get("VERIFIERD_STEP_FILE")
-    return int(Path(path).read_text().split()[0]) if path else None
+    words = Path(path).read_text().split() if path else []
+    return int(words[0]) if words else None  # empty: while it is written anew
 
 
 def _answer_of(query: str, prompt: str) -> str | None:
@@ -65,6 +66,6 @@ def reward_func(queries: list[str], prompts: list[str], labels_: list[object]) -
         numbers.append(numbers_of(verdict or {}))
     return {
         "rewards": [one["score"] for one in numbers],
-        "scores": [one["correct"] for one in numbers],
+        "scores": [0.0 if one["masked"] else one["correct"] for one in numbers],
         "extra_logs": {name: [one[name] for one in numbers] for name in LOGGED},
     }
