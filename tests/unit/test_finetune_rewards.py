@@ -406,6 +406,18 @@ def test_a_daemon_that_is_full_is_asked_again_and_one_that_refuses_is_told() -> 
         assert caught.value.status == SERVICE
 
 
+@pytest.mark.parametrize(
+    ("reward", "alpha"),
+    [
+        ("tritonrl", 0.1),
+        ('{"kind": "tritonrl", "params": {"alpha": 0.5}}', 0.5),
+        ('{"hack_value": -0.5}', None),  # of the default kind, as trainer(1) and the daemon take it
+    ],
+)
+def test_the_plan_has_a_weight_of_its_own_under_tritonrl(reward: str, alpha: float | None) -> None:
+    assert Judge("http://127.0.0.1:9", reward, "", "r").alpha == alpha
+
+
 def test_a_post_whose_answer_is_lost_is_judged_once() -> None:
     daemon = Daemon(lambda text: {"reward": 1.0, "class": "ok"})
     task = Task("t", "sha256:0", "p", "strict", "ModelNew")

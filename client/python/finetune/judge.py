@@ -83,7 +83,9 @@ class Judge:
     @property
     def alpha(self) -> float | None:
         """The weight of the plan's advantage; None: plan and code have one reward."""
-        return float(self._reward.get("params", {}).get("alpha", 0.1)) if self._reward["kind"] == "tritonrl" else None
+        if self._reward.get("kind") != "tritonrl":
+            return None
+        return float(self._reward.get("params", {}).get("alpha", 0.1))
 
     def _call(self, method: str, path: str, body: Json | None = None) -> Json:
         if self._should_stop():
