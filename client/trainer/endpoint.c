@@ -294,27 +294,19 @@ int
 endpoint_sample(struct endpoint *e, json_t *messages, int n, uint64_t seed, json_t **answers,
                 struct error *err)
 {
-    AUTO_JSON json_t *found = json_array();
-    int want = n, rc = 0;
+    AUTO_JSON json_t *found = NULL;
     long status = 0;
+    int rc = 0;
 
     *answers = NULL;
-    while ((int)json_array_size(found) < n && rc == 0) {
-        uint64_t this_seed = seed + json_array_size(found);
-        AUTO_JSON json_t *body = request_body(e->trainer, messages, want, this_seed);
-        AUTO_JSON json_t *some = NULL;
+    for (int want = n; want > 0; want = want > 1 ? 1 : 0) {
+        AUTO_JSON json_t *body = request_body(e->trainer, messages, want, seed);
         if (trainer_is_stopping())
             return error_set(err, ERR_UNAVAILABLE, "interrupted");
-        rc = ask(e, body, this_seed, &some, &status, err);
-        if (rc == ERR_INPUT && want > 1 && (status == 400 || status == 422)) {
-            want = 1; /* llama.cpp refuses more than it has slots */
-            rc = 0;
-            continue;
-        }
-        if (rc == 0)
-            json_array_extend(found, some);
-        if (json_array_size(found) < (size_t)n)
-            want = 1;
+        rc = ask(e, body, seed, &found, &status, err);
+        /* llama.cpp refuses more than it has slots. */
+        if (rc != ERR_INPUT || (status != 400 && status != 422))
+            break;
     }
     while (rc == 0 && json_array_size(found) > (size_t)n)
         json_array_remove(found, json_array_size(found) - 1);

@@ -18,12 +18,12 @@ int endpoint_new(const struct trainer *t, struct endpoint **out, struct error *e
 void endpoint_free(struct endpoint *e);
 
 /*
- * n answers to a conversation ([{"role", "content"}], borrowed). One request for n; if a server returns fewer, or
- * refuses n > 1, one request each, with seeds counting up from seed. Each answer: {"text", "reasoning"?,
- * "finish_reason", "seed", "token_ids"?, "logprobs"?}. Retries transient failures (no connection, time-out, 408, 425,
- * 429, 5xx) with growing, jittered pauses. With trainer.cache, a stored answer is used again: by model, prompt and all
- * parameters. 0, or ERR_UNAVAILABLE, ERR_TIMEOUT, ERR_INPUT (it refused; err has its message), ERR_PROTOCOL (its
- * response is not an answer), ERR_SYS (the cache cannot be written), ERR_NOMEM.
+ * 1 to n answers to a conversation ([{"role", "content"}], borrowed). One request for n; if a server refuses n > 1, one
+ * for a single answer. Each answer: {"text", "reasoning"?, "finish_reason", "seed", "token_ids"?, "logprobs"?}. Retries
+ * transient failures (no connection, time-out, 408, 425, 429, 5xx) with growing, jittered pauses. With trainer.cache, a
+ * stored answer is used again: by model, prompt and all parameters. 0, or ERR_UNAVAILABLE, ERR_TIMEOUT, ERR_INPUT (it
+ * refused; err has its message), ERR_PROTOCOL (its response is not an answer), ERR_SYS (the cache cannot be written),
+ * ERR_NOMEM.
  */
 int endpoint_sample(struct endpoint *e, json_t *messages, int n, uint64_t seed, json_t **answers,
                     struct error *err);

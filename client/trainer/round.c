@@ -23,7 +23,7 @@ enum { FEEDBACK_MAX = 6000, LABEL_MAX_BYTES = 200 };
 
 /* One turn of a task: its answers, and their verdicts. */
 struct turn {
-    json_t *answers; /* NULL: not sampled yet */
+    json_t *answers; /* one for each sample; NULL, or fewer (of an endpoint): not all are sampled yet */
     char group[DAEMON_ID_SIZE];
     json_t *verdicts; /* one for each answer; NULL: not judged yet */
     int judged;       /* how often, by the journal */
@@ -217,6 +217,15 @@ check_header(struct round *r, json_t *record)
     snprintf(r->run, sizeof(r->run), "%s", text_or(record, "run", ""));
 }
 
+/* Behind those that came before. */
+static void
+add_answers(struct turn *at, json_t *answers)
+{
+    if (!at->answers)
+        at->answers = json_array();
+    json_array_extend(at->answers, answers);
+}
+
 static void
 replay_cb(void *arg, json_t *record)
 {
@@ -235,8 +244,7 @@ replay_cb(void *arg, json_t *record)
         return;
     struct turn *at = &w->turns[turn];
     if (strcmp(event, "sampled") == 0) {
-        json_decref(at->answers);
-        at->answers = json_incref(json_object_get(record, "answers"));
+        add_answers(at, json_object_get(record, "answers"));
     } else if (strcmp(event, "posted") == 0) {
         snprintf(at->group, sizeof(at->group), "%s", text_or(record, "group", ""));
     } else if (strcmp(event, "judged") == 0) {
@@ -310,35 +318,37 @@ ask(struct hands *hands, const struct task *task, json_t *messages, int n, uint6
                   : endpoint_sample(hands->endpoint, messages, n, seed, answers, err);
 }
 
+static bool
+has_all_answers(const struct round *r, const struct turn *at)
+{
+    return at->answers && (r->options->source || json_array_size(at->answers) >= (size_t)r->options->samples);
+}
+
+/*
+ * All samples of a turn: in one request, and what is missing then one by one, as every later turn, in which each sample
+ * has a conversation of its own. What has come is in the journal before more is asked for.
+ */
 static int
 sample(struct hands *hands, struct work *w, int turn, struct error *err)
 {
     struct round *r = hands->round;
-    const struct trainer *t = r->trainer;
-    AUTO_JSON json_t *answers = NULL;
+    struct turn *at = &w->turns[turn];
     int rc = 0;
 
-    if (turn == 0) {
-        AUTO_JSON json_t *messages = conversation(w, r->options->policy, 0, 0);
-        rc = ask(hands, w->task, messages, r->options->samples, seed_of(t, w->task, 0, 0), &answers, err);
-    } else {
-        answers = json_array();
-        for (size_t i = 0; rc == 0 && i < (size_t)r->options->samples; i++) {
-            AUTO_JSON json_t *messages = conversation(w, r->options->policy, turn, i);
-            AUTO_JSON json_t *one = NULL;
-            rc = ask(hands, w->task, messages, 1, seed_of(t, w->task, turn, i), &one, err);
-            if (rc == 0)
-                json_array_append(answers, json_array_get(one, 0));
-        }
+    while (rc == 0 && !has_all_answers(r, at)) {
+        size_t n = json_array_size(at->answers);
+        AUTO_JSON json_t *messages = conversation(w, r->options->policy, turn, n);
+        AUTO_JSON json_t *some = NULL;
+        rc = ask(hands, w->task, messages, n == 0 && turn == 0 ? r->options->samples : 1,
+                 seed_of(r->trainer, w->task, turn, n), &some, err);
+        if (rc == 0)
+            rc = note(r,
+                      json_pack("{s:s, s:s, s:i, s:O}", "event", "sampled", "task", w->task->name, "turn",
+                                turn, "answers", some),
+                      err);
+        if (rc == 0)
+            add_answers(at, some);
     }
-    if (rc != 0)
-        return rc;
-    rc = note(r,
-              json_pack("{s:s, s:s, s:i, s:O}", "event", "sampled", "task", w->task->name, "turn", turn,
-                        "answers", answers),
-              err);
-    if (rc == 0)
-        w->turns[turn].answers = json_incref(answers);
     return rc;
 }
 
@@ -629,7 +639,7 @@ run_turns(struct hands *hands, struct work *w, struct error *err)
     w->is_resumed = is_finished(r, w);
     for (int turn = 0; rc == 0 && !is_finished(r, w); turn++) {
         int64_t start_ns = clock_monotonic_ns();
-        if (!w->turns[turn].answers) {
+        if (!has_all_answers(r, &w->turns[turn])) {
             rc = sample(hands, w, turn, err);
             add_seconds(r, &r->totals.sampling_s, start_ns);
         }

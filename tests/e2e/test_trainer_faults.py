@@ -88,6 +88,20 @@ def test_fewer_choices_than_asked_are_made_up_for(
     assert report(tmp_path)["answers"] == 4
 
 
+def test_what_was_answered_before_a_failure_is_not_asked_for_again(
+    judge: FakeDaemon, endpoint: Endpoint, tmp_path: Path, tasks_file: Path
+) -> None:
+    """One by one: where n is not heeded, and in a later turn."""
+    endpoint.most = 1
+    for before_the_failure, status in ((2, 1), (3, 1), (9, 0)):
+        endpoint.faults = [*([lambda body: None] * before_the_failure), lambda body: (401, {}, b"{}")]
+        done = run(judge, endpoint, tmp_path, *bestofn(tasks_file, "--max-tasks=1", "--turns=2"))
+        assert done.returncode == status, done.stderr
+    seeds = [body["seed"] for body in endpoint.asked]
+    assert len(seeds) == 8 + 2 and len(set(seeds)) == 8 and report(tmp_path)["answers"] == 8
+    assert [row["seed"] for row in lines(tmp_path / OUT / "candidates.jsonl")] == sorted(set(seeds))
+
+
 @pytest.mark.parametrize(("kept", "cut"), [("x" * (1 << 20), "yy"), ("x" * ((1 << 20) - 1), "éyy")])
 def test_a_megabyte_of_text_is_cut_between_characters_and_told(
     judge: FakeDaemon, endpoint: Endpoint, tmp_path: Path, tasks_file: Path, kept: str, cut: str
