@@ -119,17 +119,32 @@ pause_s(int attempt, double retry_after_s)
     return s;
 }
 
-/* The text of a refusal, in one line. */
+/* What an answer says is wrong, in the words of OpenAI, vLLM, TGI or FastAPI; NULL: it says nothing. */
+static const char *
+reason_in(json_t *body)
+{
+    json_t *error = json_object_get(body, "error"), *detail = json_object_get(body, "detail");
+    json_t *const places[] = { json_object_get(error, "message"), error, json_object_get(body, "message"),
+                               detail, json_object_get(json_array_get(detail, 0), "msg") };
+    for (size_t i = 0; i < ARRAY_LEN(places); i++)
+        if (json_is_string(places[i]))
+            return json_string_value(places[i]);
+    return NULL;
+}
+
+/* The text of a refusal, in one line; of a body that is no JSON its first. */
 static int
 refused(const struct http_answer *a, struct error *err)
 {
-    AUTO_JSON json_t *body = json_loadb(a->body.data ? a->body.data : "", a->body.size, 0, NULL);
-    json_t *error = json_object_get(body, "error");
-    const char *text = json_string_value(json_object_get(error, "message"));
-    if (!text)
-        text = json_string_value(json_object_get(body, "message"));
-    return error_set(err, ERR_INPUT, "the endpoint answered %ld: %.160s", a->status,
-                     text ? text : "no reason given");
+    const char *plain = a->body.data ? a->body.data : "", *text = "no reason given";
+    AUTO_JSON json_t *body = json_loadb(plain, a->body.size, 0, NULL);
+    if (reason_in(body))
+        text = reason_in(body);
+    else if (!body && *plain)
+        text = plain;
+    const size_t line = strcspn(text, "\r\n");
+    return error_set(err, ERR_INPUT, "the endpoint answered %ld: %.*s", a->status,
+                     line < 160 ? (int)line : 160, text);
 }
 
 /* The parsed answer, or an error; *status is 0 where none came. */
@@ -206,8 +221,11 @@ read_answer(json_t *document, uint64_t seed, json_t *answers, struct error *err)
     json_t *choice;
     size_t i;
 
-    if (!json_is_array(json_object_get(document, "choices")))
-        return error_set(err, ERR_PROTOCOL, "the endpoint's answer has no \"choices\"");
+    if (!json_is_array(json_object_get(document, "choices"))) {
+        const char *why = reason_in(document);
+        return error_set(err, ERR_PROTOCOL, "the endpoint's answer has no \"choices\"%s%.160s",
+                         why ? ": " : "", why ? why : "");
+    }
     json_array_foreach(json_object_get(document, "choices"), i, choice)
     {
         json_t *answer = read_choice(choice, seed);

@@ -187,7 +187,7 @@ def test_an_endpoint_with_habits(client: service.Client, endpoint: Endpoint, tmp
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert [body["n"] for body in endpoint.asked] == [3, 3, 3, 1, 1, 1]
-    assert "waiting: the endpoint answered 429: no reason given (attempt 1 of 6, the next in 1.0 s)" in done.stderr
+    assert "waiting: the endpoint answered 429: slow down (attempt 1 of 6, the next in 1.0 s)" in done.stderr
     seeds = [body["seed"] for body in endpoint.asked[3:]]
     assert len(set(seeds)) == 3, "the same seed would give the same answer"
 
@@ -199,7 +199,13 @@ def test_an_endpoint_with_habits(client: service.Client, endpoint: Endpoint, tmp
         ((200, {}, b"{}"), 'no "choices"'),
         ((200, {}, b'{"choices":[]}'), "without a choice"),
         ((200, {}, b'{"choices":[{"message":{"content":5}}]}'), "has no text"),
+        ((200, {}, b'{"error":{"message":"no provider"}}'), 'no "choices": no provider'),  # OpenRouter's
         ((401, {}, b'{"error":{"message":"no such key"}}'), "401: no such key"),
+        ((404, {}, b'{"error":"no such model","error_type":"x"}'), "404: no such model"),  # TGI's
+        ((401, {}, b'{"detail":"no such key"}'), "401: no such key"),
+        ((403, {}, b'{"detail":[{"loc":["body","top_k"],"msg":"extra fields"}]}'), "403: extra fields"),  # FastAPI's
+        ((403, {}, b"proxy: not from here\nsecond line"), "403: proxy: not from here"),
+        ((403, {}, b""), "403: no reason given"),
     ],
 )
 def test_a_task_that_cannot_be_sampled_is_told_and_left(
