@@ -207,8 +207,8 @@ read_choice(json_t *choice, uint64_t seed)
     if (size > TEXT_MAX)
         json_object_set_new(answer, "cut_bytes", json_integer((json_int_t)(size - kept)));
     copy_known(answer, "finish_reason", json_object_get(choice, "finish_reason"));
-    json_t *reasoning = json_object_get(message, "reasoning_content");
-    copy_known(answer, "reasoning", reasoning ? reasoning : json_object_get(message, "reasoning"));
+    copy_known(answer, "reasoning", json_object_get(message, "reasoning"));
+    copy_known(answer, "reasoning", json_object_get(message, "reasoning_content"));
     copy_known(answer, "token_ids", json_object_get(choice, "token_ids"));
     json_t *of_tokens = json_object_get(logprobs, "token_logprobs");
     copy_known(answer, "logprobs", of_tokens ? of_tokens : json_object_get(logprobs, "content"));

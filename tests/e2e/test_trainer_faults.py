@@ -88,6 +88,22 @@ def test_fewer_choices_than_asked_are_made_up_for(
     assert report(tmp_path)["answers"] == 4
 
 
+def test_reasoning_is_kept_by_whichever_name_it_has(
+    judge: FakeDaemon, endpoint: Endpoint, tmp_path: Path, tasks_file: Path
+) -> None:
+    named: list[Json] = [
+        {"reasoning_content": "A", "reasoning": None},
+        {"reasoning_content": None, "reasoning": "B"},
+        {"reasoning_content": None},
+        {"reasoning": "D"},
+    ]
+    choices = [{"message": {"content": f"{i}"} | name} for i, name in enumerate(named)]
+    endpoint.faults = [lambda body: document(200, {"choices": choices})]
+    assert run(judge, endpoint, tmp_path, *bestofn(tasks_file, "--max-tasks=1")).returncode == 0
+    rows = lines(tmp_path / OUT / "candidates.jsonl")
+    assert [row.get("reasoning") for row in rows] == ["A", "B", None, "D"]
+
+
 def test_what_was_answered_before_a_failure_is_not_asked_for_again(
     judge: FakeDaemon, endpoint: Endpoint, tmp_path: Path, tasks_file: Path
 ) -> None:
