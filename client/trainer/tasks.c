@@ -1,6 +1,8 @@
 #include "client/trainer/tasks.h"
 
 #include <fts.h>
+#include <limits.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -136,13 +138,15 @@ text_of(json_t *row, const char *const *names, size_t n)
     return NULL;
 }
 
+/* Also "2", and 2.0: pandas writes a column so of which some are missing. */
 static int
 number_of(json_t *row, const char *name, const char *other)
 {
     json_t *value = json_object_get(row, name);
-    if (!value)
+    if (!value || json_is_null(value))
         value = json_object_get(row, other);
-    return json_is_string(value) ? atoi(json_string_value(value)) : (int)json_integer_value(value);
+    double x = json_number_value(value);
+    return json_is_string(value) ? atoi(json_string_value(value)) : fabs(x) <= INT_MAX ? (int)x : 0;
 }
 
 static int
@@ -165,10 +169,10 @@ add_row(struct task_set *set, json_t *row, const char *path, size_t number, int 
     }
     if (level && t.level != level)
         return 0;
-    if (!name && json_is_integer(json_object_get(row, "uuid")))
+    if (json_is_integer(json_object_get(row, "uuid")))
         snprintf(numbered, sizeof(numbered), "%lld",
                  (long long)json_integer_value(json_object_get(row, "uuid")));
-    t.name = strdup(name ? name : numbered);
+    t.name = strdup(name && *name ? name : numbered);
     t.reference = strdup(source);
     t.entry_point = strdup(entry ? entry : "Model");
     return add(set, &t, err);

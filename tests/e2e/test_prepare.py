@@ -139,6 +139,19 @@ def test_rows_for_fine_tuning_and_labels(tmp_path: Path) -> None:
     assert "50.0%" in done.stdout or "25.0%" in done.stdout
 
 
+def test_a_level_may_be_real_or_text(tmp_path: Path) -> None:
+    """As pandas writes a column of which some are missing."""
+    levels: list[object] = [3.0, "3", 2.5, True, None]
+    rows = [
+        {"code": source("Model", f"return x + {i}"), "level": level, "problem_id": level}
+        for i, level in enumerate(levels)
+    ]
+    done = prepare(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), "--static", suffix=".jsonl")
+    assert done.returncode == 0, done.stderr
+    assert [row["level"] for row in lines(tmp_path, "tasks.jsonl")] == [3, 3, 1, 1, 1]
+    assert [row.get("problem_id") for row in lines(tmp_path, "tasks.jsonl")] == [3, 3, None, None, None]
+
+
 def test_a_problem_keeps_its_number(tmp_path: Path) -> None:
     """Whether KernelBench comes from the hub, by column, or as the files of its repository, by name."""
     rows = [

@@ -159,6 +159,29 @@ rows_of_each_data_set_are_read(void **state)
 }
 
 static void
+numbers_may_be_real_or_text_and_names_empty(void **state)
+{
+    static const char text[] =
+        "{\"code\":\"a\",\"name\":\"real\",\"level\":2.0,\"problem_id\":3.0}\n"
+        "{\"code\":\"b\",\"name\":\"text\",\"level\":\"2\",\"problem_id\":4}\n"
+        "{\"code\":\"c\",\"name\":\"null\",\"level\":null,\"difficulty\":2,\"problem_id\":5}\n"
+        "{\"code\":\"d\",\"name\":\"\",\"level\":2,\"problem_id\":6}\n"
+        "{\"code\":\"e\",\"name\":\"huge\",\"level\":2e300}\n"
+        "{\"code\":\"f\",\"name\":\"true\",\"level\":true}\n";
+    static const char *const names[] = { "real", "text", "null", "row4" };
+    struct task_set set;
+    struct error err;
+    (void)state;
+    assert_int_equal(tasks_load(put("numbers.jsonl", text), 2, &set, &err), 0);
+    assert_int_equal(set.n, 4);
+    for (int i = 0; i < 4; i++) {
+        assert_string_equal(set.tasks[i].name, names[i]);
+        assert_int_equal(set.tasks[i].problem, 3 + i);
+    }
+    tasks_free(&set);
+}
+
+static void
 a_draw_is_the_same_for_the_same_seed_and_even(void **state)
 {
     int drawn[20] = { 0 };
@@ -195,6 +218,7 @@ main(void)
         cmocka_unit_test(a_row_that_is_too_long_is_left_and_the_next_one_read),
         cmocka_unit_test(a_checkout_gives_levels_numbers_and_names),
         cmocka_unit_test(rows_of_each_data_set_are_read),
+        cmocka_unit_test(numbers_may_be_real_or_text_and_names_empty),
         cmocka_unit_test(a_draw_is_the_same_for_the_same_seed_and_even),
     };
     return cmocka_run_group_tests(tests, make_directory, remove_directory);

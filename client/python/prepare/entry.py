@@ -152,5 +152,8 @@ def _licenses_in(row: dict[str, Any]) -> list[Any]:
 
 
 def _whole(row: dict[str, Any], name: str) -> int:
+    """Also of "2", and of 2.0: pandas writes a column so of which some are missing."""
     value = row.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+    if isinstance(value, str) and value.isdecimal() and len(value) < 20:
+        return int(value)
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and value == int(value) else 0
