@@ -176,6 +176,19 @@ def test_options_may_be_mappings_and_lists_of_a_configuration() -> None:
             Client(stub.url).judge("softmax", "text", reward=object())
 
 
+@pytest.mark.parametrize("as_text", [False, True])
+def test_a_rows_own_reward_comes_before_that_of_all_rows(as_text: bool) -> None:
+    """Which has a default in every adapter. A null is none: a data set gives each row the keys of all."""
+    row: Json = {"task": "softmax", "reference": None, "policy": None, "reward": {"kind": "kevin"}}
+    label = json.dumps(row) if as_text else row
+    with serving(say(200, {**verdict(), "items": [verdict()]})) as stub:
+        compute_score("any", "code", label, url=stub.url, policy="hybrid")
+        make_reward(stub.url)(["p"], ["code"], task=[label])
+    for _, _, body, _ in stub.asked:
+        assert (body["task"], body["reward"]) == ("softmax", {"kind": "kevin"}) and "reference" not in body
+    assert [body.get("policy") for _, _, body, _ in stub.asked] == ["hybrid", None]
+
+
 def test_a_body_is_utf_8_and_not_escapes() -> None:
     """Escaped, an answer in Chinese is twice as long, and a body may have 8 MiB."""
     sent: list[bytes] = []

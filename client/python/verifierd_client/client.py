@@ -364,7 +364,12 @@ class Client:
 
 
 def _submission(task: object, code: Json, options: Mapping[str, object]) -> Json:
-    return {**{name: _clean(text) for name, text in code.items()}, **task_of(task), **_told(options)}
+    return {**_of_row(task, options), **{name: _clean(text) for name, text in code.items()}}
+
+
+def _of_row(task: object, options: Mapping[str, object]) -> Json:
+    """A row's own policy and reward come before those that are given for all rows, as under /compat."""
+    return {**_told(options), **_told(task_of(task))}
 
 
 def _group(task: object, completions: Sequence[Answer], options: Mapping[str, object]) -> Json:
@@ -374,7 +379,7 @@ def _group(task: object, completions: Sequence[Answer], options: Mapping[str, ob
         {"completion": _clean(one)} if isinstance(one, str) else {key: _clean(text) for key, text in one.items()}
         for one in completions
     ]
-    return {"candidates": items, **task_of(task), **_told(options)}
+    return {**_of_row(task, options), "candidates": items}
 
 
 def _clean(text: str) -> str:
