@@ -100,7 +100,7 @@ def test_task_of(label: object, expected: Json) -> None:
 
 @pytest.mark.parametrize("label", ["", None, 7, "{", '{"task": '])
 def test_task_of_nothing(label: object) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="a task"):
         task_of(label)
 
 

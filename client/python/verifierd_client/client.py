@@ -73,10 +73,10 @@ def task_of(label: object) -> Json:
     if not isinstance(label, str) or not label:
         raise ValueError(f"a task is an id, a name, a reference's source or an object, not {label!r:.80}")
     if label.lstrip().startswith("{"):
-        told = json.loads(label)
-        if not isinstance(told, dict):
-            raise ValueError(f"no JSON object: {label:.80}")
-        return told
+        try:
+            return dict(json.loads(label))
+        except ValueError as error:
+            raise ValueError(f"a task looks like a JSON object, and is none ({error}): {label:.80}") from error
     return {"reference": label} if "\n" in label else {"task": label}
 
 
