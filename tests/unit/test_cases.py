@@ -287,6 +287,8 @@ def test_every_task_of_ours_has_a_small_case() -> None:
         ("x[x[0, 0] * 0 : x[0, 1] + 1]", "torch.randint(0, 9, (8, 8))", False, False),
         ("x >> torch.arange(8)", "torch.randint(0, 9, (8, 8))", False, True),
         ("x >> x", "torch.randint(0, 9, (8, 8))", False, False),
+        ("torch.sort(x, dim=-1, stable=True)[1]", "torch.randn(8, 8)", False, True),
+        ("x.argsort(dim=-1, stable=False)", "torch.randn(8, 8)", True, True),
     ],
 )
 def test_it_is_known_what_ties_and_integers_mean_to_a_reference(

@@ -412,7 +412,7 @@ class _CallWatch(TorchFunctionMode):
         if name in SEARCHES:  # an input that is sorted stays so
             sought_in = _tensors(args[SEARCHES[name] :][:1])
             self.searches |= any(_storage(leaf)._cdata not in self._inputs for leaf in sought_in)
-        if name in TIE_BREAKERS:
+        if name in TIE_BREAKERS and not (kwargs or {}).get("stable"):  # which says where equal ones go
             self._chosen += [leaf for leaf in _tensors(output) if leaf.dtype in variations.INTEGERS]
         self._follow(name, args, kwargs, output)
         return output
