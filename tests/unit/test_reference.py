@@ -377,6 +377,7 @@ class Drawing(Small):
 
 
 CASE = {"name": "own", "elements": 1 << 20, "breaks_ties": False}
+HIDDEN = torch.arange(16) % 4 == 0
 
 
 def judged(task: Drawing) -> judge.Job:
@@ -403,6 +404,27 @@ def test_a_reference_that_fails_on_some_inputs_answers_to_the_others() -> None:
     job._ask_together(CASE, [(name, 7) for name in names])
     kept = [name for name in names if job._once(CASE, name, 7, "own.0") is not None]
     assert 0 < len(kept) < len(names) and "large" not in kept
+
+
+@pytest.mark.parametrize(
+    ("forward", "is_fit"),
+    [
+        (lambda x: torch.where(HIDDEN, -torch.inf, 2 * x), True),
+        (lambda x: torch.where(HIDDEN, torch.nan, 2 * x), True),
+        (lambda x: torch.where(HIDDEN | (x.abs() > 50), -torch.inf, 2 * x), False),
+        (lambda x: torch.where(HIDDEN, -torch.inf, 2 * torch.where(x.abs() > 50, torch.nan, x)), False),
+        (lambda x: torch.where(HIDDEN, -torch.inf, torch.where(x.abs() > 50, 1e37 * x, x)), False),
+    ],
+)
+def test_what_is_infinite_in_the_plain_answer_may_be_so_in_others(
+    forward: Callable[[torch.Tensor], torch.Tensor], is_fit: bool
+) -> None:
+    """Of masked scores no transformed inputs were fit: who left a cap or a maximum out was right."""
+    job = judged(Drawing(forward, torch.zeros(16)))
+    found = job._prepare(CASE, judge.Step(), 5, "own.0", judge.CaseResult("original"))
+    assert found is not None and not found[1].is_finite()
+    job._ask_together(CASE, [("large", 7)])
+    assert (job._once(CASE, "large", 7, "own.0") is not None) == is_fit
 
 
 def test_what_a_reference_does_not_survive_is_asked_of_no_other_process_of_its() -> None:

@@ -37,6 +37,7 @@ from oracle.reference import (
     Reference,
     ReferenceBroken,
     ReferenceRaised,
+    Shares,
     others_of,
     place_tree,
     same_bits,
@@ -309,6 +310,7 @@ class Job:
         self.first: Expected | None = None
         self._errors: dict[str | None, Errors] = {}  # by the transformation of the inputs
         self._tf32_matters = False
+        self._odd: dict[str, Shares] = {}  # by case, where its plain answer is not finite throughout
         self._is_wrong = False
         """An answer of this stage was beyond its limit, and not beside a step: no other is looked at so."""
         self._judged: dict[together.Key, together.Item] = {}
@@ -729,6 +731,7 @@ class Job:
                     )
                 if step.name == "original":
                     self.first = expected.sampled()
+                self._note_odd(case, expected)
                 break
             if transform in self._used or self.reference.is_unfit(case, transform):
                 continue
@@ -749,6 +752,16 @@ class Job:
             return None
         result.against = expected.against
         return tree, expected
+
+    def _note_odd(self, case: Json, expected: Expected) -> None:
+        if case["name"] not in self._odd:
+            shares = expected.odd_shares()
+            if any(shares):
+                self._odd[case["name"]] = shares
+
+    def is_odd(self, case: Json) -> bool:
+        """Its plain answer has infinities or NaN, and so may have others: they are looked at one by one."""
+        return case["name"] in self._odd
 
     def _once(self, case: Json, transform: str | None, seed: int, model: str) -> tuple[Any, Expected] | None:
         """Inputs and the right answer, None if the transformation is not fit for the task. If the case was judged
@@ -834,8 +847,8 @@ class Job:
     def admitted_answer(
         self, model: str, tree: Any, asks: Asks | None = None, *, has_nan: bool = False
     ) -> Expected | None:
-        """The right answer to the inputs in set 0 of the reference's arena; None if it raises, is not finite, or
-        disagrees with itself in fp64.
+        """The right answer to the inputs in set 0 of the reference's arena; None if it raises, is not finite where the
+        plain one is, or disagrees with itself in fp64.
 
         has_nan: some values of the inputs are NaN, and some of the answer have to be.
         """
@@ -843,7 +856,11 @@ class Job:
             expected = self.reference.expect(model, tree, asks or Asks(), precision=self.precision())
         except ReferenceRaised:
             return None
-        is_fit = expected.has_some_nan() if has_nan else expected.is_finite()
+        plain = self._odd.get(model.rpartition(".")[0])
+        if has_nan:
+            is_fit = expected.has_some_nan()
+        else:
+            is_fit = expected.is_finite() if plain is None else expected.is_as_odd(plain)
         # If both runs differ a third answer may be right: above half of the allowed share, chance decides.
         return expected if is_fit and expected.is_self_consistent(tolerance.AMBIGUOUS_MOST / 2) else None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cmath
+import operator
 import re
 import secrets
 import time
@@ -101,6 +102,9 @@ Leaves = list[tuple[str, Any]]
 """The outputs of a call, with their paths."""
 Scales = Sequence[float | None]
 """By output, as large as its values are."""
+Shares = tuple[tuple[float, ...], ...]
+"""By output, of NaN, infinity and its negative; nothing: all of it is finite."""
+ODD_MOST: Final = 2.0
 UNTIED: Final = (Run("float64 falling"), Run("float64 rising"))
 """In fp64 with equal inputs made distinct, one way and the other (cases.py)."""
 COPIES: Final = 4
@@ -284,6 +288,24 @@ class Expected:
         """No value is infinite or no number; a pass over all of them."""
         with blamed("outputs"):
             return all(_is_finite(leaf) for leaf in [*self.own, *(self.values if self.against == "fp64" else [])])
+
+    def odd_shares(self) -> Shares:
+        """By output, how much of it is NaN, and either infinity."""
+        with blamed("outputs"):
+            return tuple(() if _is_finite(leaf) else _odd_shares(leaf) for leaf in self.values)
+
+    def is_as_odd(self, plain: Shares) -> bool:
+        """What is not finite is so in both runs, and no more of it than twice what the plain answer has."""
+        if len(self.values) != len(plain):
+            return False
+        with blamed("outputs"):
+            for own, value, shares in zip(self.own, self.values, plain, strict=True):
+                if _is_finite(own) and _is_finite(value):
+                    continue
+                most = [ODD_MOST * share for share in shares or (0.0, 0.0, 0.0)]
+                if not _is_odd_alike(own, value) or any(map(operator.gt, _odd_shares(value), most)):
+                    return False
+        return True
 
     def has_some_nan(self) -> bool:
         """Some values are NaN, in both runs the same ones, and a quarter at least are finite."""
@@ -1088,6 +1110,23 @@ def _is_finite(leaf: Any) -> bool:
         leaf = leaf.half()  # exact; floats of 8 bits have no order
     ends = [torch.stack(torch.aminmax(part)) for part in leaf.reshape(-1).split(1 << 28) if part.numel()]
     return not ends or bool(torch.isfinite(torch.stack(ends)).all())  # a NaN is both least and greatest
+
+
+def _odd_kinds(leaf: Any) -> list[torch.Tensor]:
+    """Where an answer is NaN, and where it is either infinity."""
+    found = as_tensor(leaf)
+    assert found is not None
+    found = torch.view_as_real(found) if found.is_complex() else found
+    found = found.half() if found.itemsize == 1 else found
+    return [found.isnan(), found == torch.inf, found == -torch.inf]
+
+
+def _odd_shares(leaf: Any) -> tuple[float, ...]:
+    return tuple(int(kind.sum()) / max(1, kind.numel()) for kind in _odd_kinds(leaf))
+
+
+def _is_odd_alike(a: Any, b: Any) -> bool:
+    return all(torch.equal(x, y) for x, y in zip(_odd_kinds(a), _odd_kinds(b), strict=True))
 
 
 def _copied(leaves: Iterable[tuple[str, Any]]) -> Leaves:

@@ -414,7 +414,7 @@ def _answer_rows(job: Job, items: list[Item]) -> None:
         found = [_Figures(*(figure[index] for figure in output)) for output in told]
         is_fit = _is_fit(job, item, found, rows)
         if item.transform is not None:
-            item.is_unfit = not is_fit
+            item.is_unfit = not is_fit and not job.is_odd(item.case)
         if is_fit:
             item.expected = Expected(
                 [row.wide[index].reshape(shape) for row, (_, shape, _) in zip(rows, form, strict=True)],
