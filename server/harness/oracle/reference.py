@@ -26,6 +26,7 @@ from oracle.tolerance import (
     AMBIGUOUS_LEAST,
     AMBIGUOUS_SANE,
     EXTREME_RATIO,
+    SCALE_LEAST,
     TABLE,
     Limit,
     ambiguous_share,
@@ -340,7 +341,8 @@ class Expected:
     def scale_here(self, index: int) -> float | None:
         """scale_of() an output; None of one that has none."""
         found = self.known.get(index)
-        if found is None and (found := _known(self.values[index])) is not None:
+        own = self.own[index] if self.own else None  # a sample has none
+        if found is None and (found := _known(self.values[index], own)) is not None:
             self.known[index] = found
         return found
 
@@ -834,7 +836,7 @@ class Reference:
         if wide is None or not _is_alike(wide, own, dtypes=False):
             return result
         scales = asks.scales if len(asks.scales) == len(wide) else (None,) * len(wide)
-        known = [_known(leaf) for _, leaf in wide]
+        known = [_known(leaf, mine) for (_, leaf), (_, mine) in zip(wide, own, strict=True)]
         errors = [_error(a, b, *of) for (_, a), (_, b), *of in zip(own, wide, scales, known, strict=True)]
         if self.mutates_inputs:
             self._restore(tree, pristine)
@@ -1208,10 +1210,12 @@ def _is_on_host(leaf: Any) -> bool:
     return isinstance(leaf, torch.Tensor) and values.is_on_host(leaf)
 
 
-def _known(leaf: Any) -> float | None:
-    """scale_of() an output; None of one that has none."""
+def _known(leaf: Any, own: Any) -> float | None:
+    """scale_of() an output, and SCALE_LEAST of its own dtype at least; None of one that has none."""
     tensor = as_tensor(leaf)
-    return None if tensor is None or is_discrete(tensor) else scale_of(tensor)
+    if tensor is None or is_discrete(tensor):
+        return None
+    return max(scale_of(tensor), SCALE_LEAST.get(dtype_of(own), 0.0))
 
 
 def _error(a: Any, b: Any, scale: float | None = None, known: float | None = None) -> float:

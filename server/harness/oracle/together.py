@@ -490,7 +490,7 @@ class _Output:
     def figures(self) -> torch.Tensor:
         """float64[figure, item], in the order of _Figures."""
         exact, wide = self._exact, self.wide
-        known = tolerance.scales_of(wide)
+        known = tolerance.scales_of(wide).clamp_min(tolerance.SCALE_LEAST.get(self._dtype, 0.0))
         finite, wide_finite, nan = torch.isfinite(exact), torch.isfinite(wide), wide.isnan()
         sampled = tolerance.sampled_rows(wide)
         self.sampled = sampled.shape[1]

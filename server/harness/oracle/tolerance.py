@@ -69,6 +69,8 @@ SUBNORMAL: Final = {
     torch.bfloat16: torch.finfo(torch.bfloat16).tiny,
 }
 """GPUs flush results below it to zero in fast arithmetic. Not for float16, whose subnormal numbers are used."""
+SCALE_LEAST: Final = {torch.float16: 2.0**-24 / 4e-3}
+"""With its row's base one step of the type: most of a softmax may be less than that."""
 ROUNDED_LEAST: Final = 256
 """Fewer elements than this do not show whether outputs were rounded."""
 MISROUNDED_MOST: Final = 0.25
@@ -165,9 +167,9 @@ def sampled_rows(rows: torch.Tensor) -> torch.Tensor:
     return rows[:, :: (rows.shape[1] // SAMPLE) | 1]
 
 
-def _scale(expected: torch.Tensor, most: float | None, known: float | None) -> float:
+def _scale(dtype: torch.dtype, expected: torch.Tensor, most: float | None, known: float | None) -> float:
     found = scale_of(expected) if known is None else known
-    return min(found, most) if most else found
+    return max(min(found, most) if most else found, SCALE_LEAST.get(dtype, 0.0))
 
 
 def vanishes(scales: Iterable[float | None], plain: Iterable[float | None]) -> bool:
@@ -257,7 +259,7 @@ def relative_error(
 
     scale, known: as in limit_for().
     """
-    scale = _scale(expected, scale, known)
+    scale = _scale(got.dtype, expected, scale, known)
     if _on_gpu(got, expected):
         from oracle import fused
 
@@ -293,7 +295,7 @@ def limit_for(
     ratio = min(ratio, row.ratio)
     base = max(row.base, TF32_BASE) if tf32 and dtype in (torch.float32, torch.complex64) else row.base
     r = min(row.most, max(base, MARGIN * own_error))
-    atol = max(r * _scale(expected, scale, known), SUBNORMAL.get(dtype, 0.0))
+    atol = max(r * _scale(dtype, expected, scale, known), SUBNORMAL.get(dtype, 0.0))
     if ratio < row.ratio and dtype is torch.float32:
         atol = max(atol, min(OUTLIER * atol, LAST_DIGITS))
     return Limit(r, atol, ratio, OUTLIER if ratio < 1.0 else 1.0)
