@@ -19,7 +19,9 @@ def test_inputs_of_one_sign_become_large_on_both_sides() -> None:
     for sign in (1.0, -1.0):
         tensor = sign * torch.rand(40, 50)
         wanted = 100 * tensor.abs()
-        assert variations.apply("wide", [tensor], 3) and torch.equal(tensor.abs(), wanted)
+        wanted[-1, -1] = 1.25 * wanted.max()  # further below than any other
+        assert variations.apply("wide", [tensor], 3) and torch.allclose(tensor.abs(), wanted)
+        assert tensor[-1, -1] == tensor.min()
         assert float(tensor.min()) < -90 and float(tensor.max()) > 90
         assert not variations.apply("wide", [tensor], 3), "`large` does what is left"
 
@@ -41,6 +43,18 @@ def test_the_first_and_the_last_value_are_spikes() -> None:
         assert first.flatten()[0].abs() > 100 and last.flatten()[-1].abs() > 100, "of two tensors at one end each"
     few = torch.rand(8) + 0.5
     assert variations.apply("spikes", [few], 3) and int((few > 1000).sum()) <= 2
+
+
+def test_the_last_value_is_the_greatest_of_all_or_the_least() -> None:
+    """A maximum of a whole tensor that leaves its last block out was right, but by chance."""
+    for seed in range(8):
+        for name in ("spikes", "large"):
+            x = torch.rand(64, 130) + 0.1
+            assert variations.apply(name, [x], seed) and x[-1, -1] > 1.2 * x.flatten()[:-1].max(), name
+    x, lower, masked = torch.rand(64, 130), torch.rand(64, 64).tril() - 2, torch.tensor([0.5, -torch.inf, 0.25])
+    assert variations.apply("wide", [x], 3) and x[-1, -1] < 1.2 * x.flatten()[:-1].min()
+    lower[-1, -1] = 0
+    assert variations.apply("large", [lower, masked], 3) and lower[-1, -1] == 0 and masked[-1] == 25
 
 
 def test_what_is_the_same_throughout_gets_values_and_nothing_else() -> None:

@@ -20,6 +20,8 @@ SPIKE: Final = {torch.float64: 1e6, torch.float32: 131072.0, torch.bfloat16: 131
 SPIKE_SHARE: Final = 1e-4
 SPIKED_ENDS: Final = 64
 """Of fewer elements too many would be spikes, and one that is left out shows by itself."""
+PEAK: Final = 1.25
+"""The last value, times the largest of the others."""
 OUTLIER: Final = 1000.0
 """Times the median of magnitudes beyond which a value is taken for a spike."""
 ROW_SHARE: Final = 0.125
@@ -124,11 +126,27 @@ def _times(factor: float, is_left_alone: Callable[[torch.Tensor], bool] = is_lab
     return transform
 
 
-scaled, large = _times(2.0, is_flags), _times(LARGE)
+scaled = _times(2.0, is_flags)
 eightfold = _times(EIGHTFOLD)
 """An approximation beyond a threshold of 4 is wrong for many values, and `large` leaves few that are near it."""
 small = _times(SMALL)
 """An epsilon outweighs a variance, and where it is added matters."""
+
+
+def large(tensor: torch.Tensor, seed: int) -> bool:
+    """Every value times 100, the last one being the greatest of all."""
+    return _times(LARGE)(tensor, seed) and _end_by(tensor, PEAK)
+
+
+def _end_by(tensor: torch.Tensor, factor: float) -> bool:
+    """The last value becomes so many times the largest magnitude: if a whole tensor's greatest or least is searched,
+    it shows whether the end of it is. A zero stays."""
+    flat = _flat(tensor)
+    if flat is not None and bool(flat[-1] != 0):
+        low, high = flat.aminmax()
+        peak = torch.maximum(-low, high) * factor
+        flat[-1] = torch.where(torch.isfinite(peak), peak, flat[-1])
+    return True
 
 
 def loud(tensor: torch.Tensor, seed: int) -> bool:
@@ -147,7 +165,7 @@ def loud(tensor: torch.Tensor, seed: int) -> bool:
 def wide(tensor: torch.Tensor, seed: int) -> bool:
     """Where all values had one sign, every value times 100 signs mixed: another bound or overflow may be below zero."""
     ends = tensor.reshape(-1)[:: max(1, tensor.numel() // SAMPLE)].aminmax()
-    return not (ends.min < 0 < ends.max) and large(tensor, seed) and signs(tensor, seed)
+    return not (ends.min < 0 < ends.max) and large(tensor, seed) and signs(tensor, seed) and _end_by(tensor, -1.0)
 
 
 def offset(tensor: torch.Tensor, seed: int) -> bool:
@@ -372,6 +390,8 @@ def _spike_ends(tensor: torch.Tensor, before: torch.Tensor, seed: int, *, both: 
     spikes = before.sign() * before.abs().maximum(_typical(tensor).nan_to_num(0)) * SPIKE.get(tensor.dtype, 2.0)
     for end in (0, 1) if both else (seed % 2,):
         now[end] = spikes[end]
+    if both:
+        _end_by(tensor, PEAK * float(before[1].sign()))
 
 
 def _typical(tensor: torch.Tensor) -> torch.Tensor:
