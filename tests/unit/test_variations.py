@@ -57,6 +57,13 @@ def test_the_last_value_is_the_greatest_of_all_or_the_least() -> None:
     assert variations.apply("large", [lower, masked], 3) and lower[-1, -1] == 0 and masked[-1] == 25
 
 
+def test_complex_numbers_are_changed_by_their_parts() -> None:
+    z = torch.complex(torch.rand(8, 64), torch.rand(8, 64))
+    kept = z.clone()
+    assert variations.apply("large", [z], 3) and torch.allclose(z.flatten()[:-1], 100 * kept.flatten()[:-1])
+    assert variations.apply("signs", [z], 3) and (z.real < 0).any() and (z.imag < 0).any()
+
+
 def test_what_is_the_same_throughout_gets_values_and_nothing_else() -> None:
     x, bias, flags, none = torch.randn(8, 64), torch.zeros(64), (torch.arange(64) % 2).float(), torch.zeros(4).long()
     kept, scale = (x.clone(), flags.clone()), torch.ones(1)

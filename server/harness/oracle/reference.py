@@ -1087,7 +1087,7 @@ class Reference:
 
 def jitter(inputs: list[torch.Tensor]) -> None:
     """Move those of single precision by their last digits."""
-    for index, view in enumerate(view for view in inputs if view.dtype is torch.float32):
+    for index, view in enumerate(view for view in map(variations.real, inputs) if view.dtype is torch.float32):
         variations.jitter(view, CALL_SEED + index)
 
 

@@ -469,9 +469,10 @@ REARRANGING: Final = ("permuted", "shifted")
 
 
 def apply(name: str, tensors: list[torch.Tensor], seed: int) -> bool:
-    """Transform all floating-point tensors (`ends`: all integers); False when there was nothing that it changes."""
+    """Transform all floating-point tensors, complex ones as their parts (`ends`: all integers); False when there was
+    nothing that it changes."""
     kinds = INTEGERS if name == "ends" else SPIKE
-    chosen = [tensor for tensor in tensors if tensor.dtype in kinds and tensor.numel()]
+    chosen = [tensor for tensor in map(real, tensors) if tensor.dtype in kinds and tensor.numel()]
     if name in OPPOSED_NAMES:
         if sum(not is_label(tensor) for tensor in chosen) < 2:
             return False
@@ -486,6 +487,11 @@ def apply(name: str, tensors: list[torch.Tensor], seed: int) -> bool:
     for tensor in rising:
         tensor.copy_(tensor.sort(-1).values)
     return any(changed)
+
+
+def real(tensor: torch.Tensor) -> torch.Tensor:
+    """Of complex numbers both parts, as a view."""
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
 
 
 def name_for(name: str, case: Mapping[str, Any], *, is_half: bool = False) -> str | None:
