@@ -113,6 +113,15 @@ def test_a_parameter_of_one_element_varies_once() -> None:
     assert torch.equal(slope, other) and slope != 0.25
 
 
+def test_a_parameter_that_a_method_fills_varies() -> None:
+    """A kernel with 0.5 written into it was right."""
+    with weights.varied(statistics=True), torch.no_grad():
+        filled, other = torch.nn.Parameter(torch.ones(1)), torch.nn.Parameter(torch.full((1,), 0.5))
+        filled.fill_(0.5)
+        plain = torch.empty(1).fill_(0.5)
+    assert torch.equal(filled, other) and filled != 0.5 == plain
+
+
 def test_the_plan_of_a_module_varies_what_the_module_would() -> None:
     """An honest kernel with a gamma of its own was refused: its plan made a gamma of ones."""
     found = tracing.traced(MODULE, {"own": tracing.case([torch.zeros(6)])})

@@ -25,6 +25,7 @@ STATISTICS: Final = ("running_mean", "running_var")
 """Buffers that are weights in eval mode, and that a norm fills after it registered them."""
 _SEED: Final = 20
 _INITIALISERS: Final = ("ones_", "zeros_", "constant_")
+_METHODS: Final = ("fill_", "zero_")
 
 
 def vary(tensor: torch.Tensor) -> bool:
@@ -76,12 +77,13 @@ def vary_rest(model: Any) -> None:
 
 @contextmanager
 def varied(*, statistics: bool) -> Iterator[None]:
-    """Around a constructor: parameters are varied as they are made or filled by torch.nn.init.
+    """Around a constructor: parameters are varied as they are made or filled, by torch.nn.init or a method.
 
     statistics: a reference's, whose buffers are varied as they are registered.
     """
     make, register = torch.nn.Parameter.__new__, torch.nn.Module.register_buffer
-    fills = {name: getattr(torch.nn.init, name) for name in _INITIALISERS}
+    fills = {(torch.nn.init, name): getattr(torch.nn.init, name) for name in _INITIALISERS}
+    fills |= {(torch.Tensor, name): getattr(torch.Tensor, name) for name in _METHODS}
 
     def made(cls: Any, data: Any = None, *args: Any, **kwargs: Any) -> Any:
         if isinstance(data, torch.Tensor) and not data.requires_grad:
@@ -112,12 +114,12 @@ def varied(*, statistics: bool) -> Iterator[None]:
 
     torch.nn.Parameter.__new__ = made
     torch.nn.Module.register_buffer = registered
-    for name, fill in fills.items():
-        setattr(torch.nn.init, name, filled(fill))
+    for (owner, name), fill in fills.items():
+        setattr(owner, name, filled(fill))
     try:
         yield
     finally:
         torch.nn.Parameter.__new__ = make
         torch.nn.Module.register_buffer = register
-        for name, fill in fills.items():
-            setattr(torch.nn.init, name, fill)
+        for (owner, name), fill in fills.items():
+            setattr(owner, name, fill)
