@@ -12,6 +12,9 @@
  * Theory of operation. Requests wait in one list for whichever thread is free; two threads are enough to let a short read
  * pass a long one. A request is one transaction, so that what it reads is of one instant, and its snapshot is given up
  * at its end. A request that is made after the callback of a write sees that write.
+ *
+ * A thread is woken once for all that a turn of the loop asks for, by an idle handle (as writer.c does): waking one
+ * costs more than a short read. While it reads, another takes what is left.
  */
 
 struct request {
@@ -30,9 +33,11 @@ struct reading_thread {
 struct readers {
     uv_loop_t *loop;
     uv_async_t async;
+    uv_idle_t idle; /* active until a thread is woken for what was asked */
     struct reading_thread threads[READERS_THREADS];
     int wanted, n; /* threads: to be, and that run */
-    bool is_finished, is_closed;
+    bool is_finished;
+    int handles_open;
     size_t under_way;
 
     pthread_mutex_t mutex; /* guards what follows */
@@ -57,6 +62,8 @@ thread_main(void *arg)
             continue;
         }
         DL_DELETE(r->asked, q);
+        if (r->asked)
+            pthread_cond_signal(&r->wake);
         pthread_mutex_unlock(&r->mutex);
         t->reader->ops->begin(t->reader);
         q->read_cb(q->arg, t->reader);
@@ -92,6 +99,13 @@ static void
 async_cb(uv_async_t *async)
 {
     deliver(async->data);
+}
+
+static void
+idle_cb(uv_idle_t *idle)
+{
+    uv_idle_stop(idle);
+    pthread_cond_signal(&((struct readers *)idle->data)->wake);
 }
 
 static int
@@ -135,8 +149,11 @@ readers_new(uv_loop_t *loop, struct store_backend *b, int threads, struct reader
         free(r);
         return error_set(err, ERR_SYS, "make the readers' async handle: %s", uv_strerror(rc));
     }
-    r->async.data = r;
+    uv_idle_init(loop, &r->idle); /* cannot fail */
+    r->handles_open = 2;
+    r->async.data = r->idle.data = r;
     uv_unref((uv_handle_t *)&r->async); /* it holds the loop only while a read is under way */
+    uv_unref((uv_handle_t *)&r->idle);
     pthread_mutex_init(&r->mutex, NULL);
     pthread_cond_init(&r->wake, NULL);
     rc = start_threads(r, b, err);
@@ -168,7 +185,7 @@ readers_finish(struct readers *r)
 static void
 closed_cb(uv_handle_t *handle)
 {
-    ((struct readers *)handle->data)->is_closed = true;
+    ((struct readers *)handle->data)->handles_open--;
 }
 
 void
@@ -178,7 +195,8 @@ readers_free(struct readers *r)
         return;
     readers_finish(r);
     uv_close((uv_handle_t *)&r->async, closed_cb);
-    while (!r->is_closed)
+    uv_close((uv_handle_t *)&r->idle, closed_cb);
+    while (r->handles_open > 0)
         uv_run(r->loop, UV_RUN_NOWAIT);
     pthread_cond_destroy(&r->wake);
     pthread_mutex_destroy(&r->mutex);
@@ -199,7 +217,7 @@ readers_put(struct readers *r, store_read_cb *read_cb, store_read_done_cb *done_
         uv_ref((uv_handle_t *)&r->async);
     pthread_mutex_lock(&r->mutex);
     DL_APPEND(r->asked, q);
-    pthread_cond_signal(&r->wake);
     pthread_mutex_unlock(&r->mutex);
+    uv_idle_start(&r->idle, idle_cb);
     return 0;
 }

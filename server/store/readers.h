@@ -18,7 +18,7 @@ int readers_new(uv_loop_t *loop, struct store_backend *b, int threads, struct re
 /* Make the pending reads and run their callbacks, end the threads; later reads are refused. */
 void readers_finish(struct readers *r);
 /*
- * The same if that was not done. Not from a callback of the loop: it runs the loop until its handle is closed. NULL is
+ * The same if that was not done. Not from a callback of the loop: it runs the loop until its handles are closed. NULL is
  * fine.
  */
 void readers_free(struct readers *r);

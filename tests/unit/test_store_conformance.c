@@ -1901,6 +1901,52 @@ a_read_beside_the_loop_sees_what_was_reported(void **state)
     }
 }
 
+struct passing {
+    uv_sem_t passed;
+    bool is_passed;
+    int done;
+};
+
+static void
+read_until_passed(void *arg, struct store_reader *reader)
+{
+    struct passing *p = arg;
+
+    (void)reader;
+    for (int i = 0; i < 10000 && !p->is_passed; i++) {
+        usleep(1000);
+        p->is_passed = uv_sem_trywait(&p->passed) == 0;
+    }
+}
+
+static void
+read_past(void *arg, struct store_reader *reader)
+{
+    (void)reader;
+    uv_sem_post(&((struct passing *)arg)->passed);
+}
+
+static void
+passing_is_done(void *arg)
+{
+    ((struct passing *)arg)->done++;
+}
+
+static void
+a_short_read_passes_a_long_one(void **state)
+{
+    struct rig *r = *state;
+    struct passing p = { .done = 0 };
+
+    uv_sem_init(&p.passed, 0);
+    assert_int_equal(store_read(r->store, read_until_passed, passing_is_done, &p, &r->err), 0);
+    assert_int_equal(store_read(r->store, read_past, passing_is_done, &p, &r->err), 0);
+    rig_wait(r);
+    assert_int_equal(p.done, 2);
+    assert_true(p.is_passed);
+    uv_sem_destroy(&p.passed);
+}
+
 static void
 closing_answers_what_was_asked(void **state)
 {
@@ -1976,6 +2022,7 @@ main(void)
         RIGGED(an_attempt_that_only_waits_is_taken_off_and_put_back),
         RIGGED(a_group_is_unfinished_until_its_last_has_ended),
         RIGGED(a_read_beside_the_loop_sees_what_was_reported),
+        RIGGED(a_short_read_passes_a_long_one),
         RIGGED(closing_answers_what_was_asked),
     };
     static const struct CMUnitTest shared[] = {
