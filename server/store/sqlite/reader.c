@@ -129,13 +129,13 @@ of(struct store_reader *base)
 static void
 begin_reads(struct store_reader *base)
 {
-    db_exec(of(base)->db.handle, "BEGIN", NULL);
+    db_change(&of(base)->db, "begin", "BEGIN", SQL_NO_VALUES, NULL, NULL);
 }
 
 static void
 end_reads(struct store_reader *base)
 {
-    db_exec(of(base)->db.handle, "COMMIT", NULL);
+    db_change(&of(base)->db, "commit", "COMMIT", SQL_NO_VALUES, NULL, NULL);
 }
 
 static void
