@@ -294,6 +294,12 @@ is_unended(const char *text, const char *end)
     return false;
 }
 
+const char *
+extract_answer(const char *text, size_t size)
+{
+    return after_thinking(text, text + size);
+}
+
 int
 extract_code(const char *text, size_t size, const char *entry, struct extract *out)
 {

@@ -34,6 +34,8 @@ struct extract {
  * it is longer than EXTRACT_MAX.
  */
 int extract_code(const char *text, size_t size, const char *entry, struct extract *out);
+/* Where an answer begins behind its reasoning; the start of a text that has no end of one. View. */
+const char *extract_answer(const char *text, size_t size);
 /* The code as Python reads it, without the indentation. 0 or ERR_NOMEM. */
 int extract_append(const struct extract *found, struct buffer *out);
 

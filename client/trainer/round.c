@@ -16,6 +16,7 @@
 #include "common/extract.h"
 #include "common/ids.h"
 #include "common/json.h"
+#include "common/limits.h"
 #include "common/policy.h"
 #include "common/statistics.h"
 
@@ -439,6 +440,25 @@ group_body(struct round *r, struct work *w, json_t *answers, const size_t *first
     return body;
 }
 
+/* Reasoning, in which no code is looked for, may make the answers of a group longer than a request may be. */
+static void
+leave_out_reasoning(json_t *body)
+{
+    json_t *candidate;
+    size_t i;
+
+    json_array_foreach(json_object_get(body, "candidates"), i, candidate)
+    {
+        json_t *whole = json_object_get(candidate, "completion");
+        const char *text = json_string_value(whole);
+        if (!text)
+            continue;
+        const char *answer = extract_answer(text, json_string_length(whole));
+        json_object_set_new(candidate, "completion",
+                            json_stringn(answer, json_string_length(whole) - (size_t)(answer - text)));
+    }
+}
+
 /* {"mean", "std", "min", "max", "num_trials"} in ms, which is what KernelBench keeps of the samples; NULL: there are none. */
 static json_t *
 stats_of(json_t *samples_ns)
@@ -494,6 +514,8 @@ post(struct hands *hands, struct work *w, int turn, const size_t *first, struct 
     if (rules != 0)
         return rules;
     AUTO_JSON json_t *body = group_body(hands->round, w, w->turns[turn].answers, first, task_id, policy);
+    if (json_dumpb(body, NULL, 0, JSON_COMPACT) > HTTP_BODY_MAX)
+        leave_out_reasoning(body);
     AUTO_BUFFER struct buffer run = BUFFER_INIT;
     int again = w->turns[turn].judged;
     if (buffer_printf(&run, "%s %s %d", hands->round->run, w->task->name, turn) != 0 ||

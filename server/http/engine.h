@@ -19,7 +19,6 @@
 #include "server/token.h"
 #include "server/watchdog.h"
 
-#define HTTP_BODY_MAX (8 * 1024 * 1024) /* bytes */
 /*
  * Larger bodies are parsed in libuv's pool: the loop would do nothing else for 12 ns a byte. Those of a usual submission
  * only as long as few are there: what removes directories uses the same pool, and may take its time.

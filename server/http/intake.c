@@ -8,6 +8,7 @@
 
 #include "common/auto.h"
 #include "common/json.h"
+#include "common/limits.h"
 #include "server/http/guard.h"
 #include "server/http/answers.h"
 #include "server/http/handlers.h"

@@ -104,6 +104,18 @@ def test_reasoning_is_kept_by_whichever_name_it_has(
     assert [row.get("reasoning") for row in rows] == ["A", "B", None, "D"]
 
 
+def test_reasoning_makes_no_group_too_long(
+    judge: FakeDaemon, endpoint: Endpoint, tmp_path: Path, tasks_file: Path
+) -> None:
+    texts = [f"<think>{'x' * 900_000}</think>answer {i}" for i in range(10)]
+    said = document(200, {"choices": [{"message": {"content": text}} for text in texts]})
+    endpoint.faults = [lambda body: said, lambda body: said]
+    assert run(judge, endpoint, tmp_path, *bestofn(tasks_file, "--max-tasks=1", "--samples=10")).returncode == 0
+    (posted,) = [body for method, path, body in judge.asked if path == "/v1/groups"]
+    assert [one["completion"] for one in posted["candidates"]] == [f"answer {i}" for i in range(10)]
+    assert [row["text"] for row in lines(tmp_path / OUT / "candidates.jsonl")] == texts
+
+
 def test_what_was_answered_before_a_failure_is_not_asked_for_again(
     judge: FakeDaemon, endpoint: Endpoint, tmp_path: Path, tasks_file: Path
 ) -> None:
