@@ -152,3 +152,18 @@ def test_a_failure_on_a_full_disk_does_not_count(
     assert daemon.client.wait(waiting, LIMIT_S)["class"] == "ok"
     assert daemon.client.wait(running, LIMIT_S)["class"] == "import"
     assert daemon.log.read_text().count("nothing begins") == 1
+
+
+def test_a_store_that_was_moved_acknowledges_nothing(start_scripted: service.StartDaemon) -> None:
+    """All went on in a file that no start would ever find."""
+    daemon = start_scripted()
+    task = daemon.client.add_task(TASK)
+    store = daemon.directory / "store.db"
+    store.rename(daemon.directory / "elsewhere.db")
+    body = {"task": task, "candidate": "# script: timing=1.3\n"}
+    assert daemon.client.post("/v1/submissions", body).status == 503
+    assert daemon.client.get("/readyz").status == 503
+    assert "was moved, removed or replaced" in daemon.log.read_text()
+    (daemon.directory / "elsewhere.db").rename(store)
+    daemon.wait_ready(LIMIT_S)
+    assert daemon.client.judge(body, LIMIT_S)["class"] == "ok"

@@ -200,10 +200,18 @@ log_bytes(const struct store_backend *base)
 
 /* --- transactions --- */
 
+/* Where the file has another name or none, what is written would be gone with the next start. */
 static int
 begin(struct store_backend *base, struct error *err)
 {
-    return db_exec(sqlite_of(base)->db.handle, "BEGIN IMMEDIATE", err);
+    sqlite3 *db = sqlite_of(base)->db.handle;
+    int has_moved = 0;
+
+    sqlite3_file_control(db, "main", SQLITE_FCNTL_HAS_MOVED, &has_moved);
+    if (has_moved)
+        return error_set(err, ERR_STORE,
+                         "the file was moved, removed or replaced: put it back, or stop the daemon");
+    return db_exec(db, "BEGIN IMMEDIATE", err);
 }
 
 static int
