@@ -146,7 +146,8 @@ check(json_t *body, const char **gpu, struct json_fault *fault)
 struct adding {
     struct funnel *f;
     struct calibration_row row;
-    char *gpu, *document;
+    json_t *body; /* with the name in row */
+    char *document;
     funnel_answer_cb *cb;
     void *arg;
 };
@@ -167,7 +168,7 @@ stored_cb(void *arg, int code, const struct error *err)
         json_refuse(&answer.fault, "", "%s", log_for_client(NULL, err));
     }
     a->cb(a->arg, &answer);
-    free(a->gpu);
+    json_decref(a->body);
     free(a->document);
     free(a);
     pending_end_write(f->pending);
@@ -197,19 +198,15 @@ funnel_calibrate(struct funnel *f, json_t *body, funnel_answer_cb *cb, void *arg
         refuse(cb, arg, "the daemon is draining");
         return;
     }
-    AUTO_FREE char *own_gpu = strdup(gpu);
-    AUTO_FREE char *document = json_dumps(body, JSON_COMPACT);
     struct adding *a = calloc(1, sizeof(*a));
-    if (!a || !own_gpu || !document) {
+    char *document = a ? json_dumps(body, JSON_COMPACT) : NULL;
+    if (!document) {
         free(a);
         refuse(cb, arg, "no memory for the calibration");
         return;
     }
-    *a = (struct adding){
-        .f = f, .cb = cb, .arg = arg, .gpu = ptr_take(&own_gpu), .document = ptr_take(&document)
-    };
-    a->row =
-        (struct calibration_row){ .created_ms = clock_wall_ms(), .gpu = a->gpu, .document = a->document };
+    *a = (struct adding){ .f = f, .cb = cb, .arg = arg, .body = json_incref(body), .document = document };
+    a->row = (struct calibration_row){ .created_ms = clock_wall_ms(), .gpu = gpu, .document = document };
     id_new(a->row.id);
     pending_begin_write(f->pending);
     if (store_add_calibration(f->store, &a->row, stored_cb, a, &err) != 0)
