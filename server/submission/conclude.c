@@ -32,7 +32,6 @@
  */
 
 static void record(struct submission *s);
-static void settle(struct submission *s);
 
 static void
 recorded_cb(void *arg, int code, const struct error *err)

@@ -69,18 +69,6 @@ groups_get(struct groups *gs, const char *id)
     return g;
 }
 
-struct group *
-groups_first(struct groups *gs)
-{
-    return gs->by_id;
-}
-
-struct group *
-groups_after(struct group *g)
-{
-    return g->hh.next;
-}
-
 static void
 timer_closed_cb(uv_handle_t *timer)
 {

@@ -30,8 +30,6 @@ struct groups *groups_new(uv_loop_t *loop, void (*deadline_cb)(void *arg, struct
 void groups_free(struct groups *gs);                          /* with all groups; NULL is fine */
 struct group *groups_find(struct groups *gs, const char *id); /* NULL: it is finished, or unknown */
 struct group *groups_get(struct groups *gs, const char *id);  /* made where it is missing; NULL: no memory */
-struct group *groups_first(struct groups *gs);
-struct group *groups_after(struct group *g);
 
 const char *group_id(const struct group *g);
 /* Applies the request's settings for the group, age_ms after its arrival: before its first submission waits. */

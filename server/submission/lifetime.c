@@ -114,8 +114,11 @@ recover(struct funnel *f, struct error *err)
         return rc;
     if (r.n > 0)
         log_info(NULL, "taking up %lld unfinished submissions", (long long)r.n);
-    for (struct group *g = groups_first(f->groups); g; g = groups_after(g))
-        group_progress_decision(f, g);
+    for (struct registry_entry *e = registry_first(f->registry); e; e = registry_after(e)) {
+        struct group *g = scheduler_owner(e, struct submission, entry)->group;
+        if (g)
+            group_progress_decision(f, g);
+    }
     return 0;
 }
 
@@ -180,7 +183,6 @@ drain_new(uv_loop_t *loop, struct funnel *f)
     return d;
 }
 
-static void drain_timer_cb(uv_timer_t *timer);
 static void check_drained(void *arg);
 
 static int
