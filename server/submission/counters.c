@@ -77,12 +77,6 @@ counters_new(void)
 }
 
 void
-counters_free(struct counters *c)
-{
-    free(c);
-}
-
-void
 counters_touch(struct counters *c)
 {
     c->generation++;

@@ -15,8 +15,7 @@
 
 struct counters;
 
-struct counters *counters_new(void);    /* NULL: no memory */
-void counters_free(struct counters *c); /* NULL is fine */
+struct counters *counters_new(void); /* given: free(); NULL: no memory */
 
 /* Something has changed that funnel_figures() shows. The calls below do this themselves. */
 void counters_touch(struct counters *c);

@@ -387,7 +387,7 @@ funnel_free(struct funnel *f)
     retries_free(f->retries);
     free(f->reuse);
     reuse_keys_free(f->reuse_keys);
-    counters_free(f->counters);
+    free(f->counters);
     registrar_free(f->registrar);
     pending_free(f->pending);
     calibrations_free(f->calibrations);

@@ -23,7 +23,7 @@ begin(void **state)
 static int
 end(void **state)
 {
-    counters_free(*state);
+    free(*state);
     return 0;
 }
 
