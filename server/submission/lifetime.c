@@ -137,24 +137,22 @@ log_absent_layers(json_t *layers)
 }
 
 static void
+static_zygote_ready_cb(void *arg)
+{
+    struct funnel *f = arg;
+
+    for (int role = 0; role < CHILD_RUN; role++)
+        prefork_pool_fill(f->stage_pools[role], 0); /* nothing happens where its zygote is not ready */
+    scheduler_kick(f->scheduler);
+}
+
+static void
 zygote_ready_cb(void *arg)
 {
     struct funnel *f = arg;
 
     log_absent_layers(json_object_get(json_object_get(zygote_ready_message(f->zygote), "sandbox"), "layers"));
-    prefork_pool_fill(f->stage_pools[CHILD_COMPILE], 0);
-    prefork_pool_fill(f->stage_pools[CHILD_BUILD], 0);
-    scheduler_kick(f->scheduler);
-}
-
-static void
-static_zygote_ready_cb(void *arg)
-{
-    struct funnel *f = arg;
-
-    prefork_pool_fill(f->stage_pools[CHILD_AST], 0);
-    prefork_pool_fill(f->stage_pools[CHILD_INSPECT], 0);
-    scheduler_kick(f->scheduler);
+    static_zygote_ready_cb(f);
 }
 
 static const struct zygote_ops zygote_ops = { .ready = zygote_ready_cb };
