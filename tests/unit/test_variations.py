@@ -15,6 +15,16 @@ def test_signs_change_about_half_and_keep_magnitudes() -> None:
     assert 0.4 < float((tensor < 0).float().mean()) < 0.6
 
 
+def test_the_first_input_alone_may_change_its_signs() -> None:
+    """A slope below zero was left out beside a variance, which is never below."""
+    x, variance = torch.rand(64, 64), torch.rand(64, 64)
+    kept = variance.clone()
+    assert variations.apply("first signs", [x, variance], 3)
+    assert (x < 0).any() and torch.equal(variance, kept)
+    assert not variations.apply("first signs", [x], 3)
+    assert variations.name_for("first signs", {"searches": True}) is None
+
+
 def test_inputs_of_one_sign_become_large_on_both_sides() -> None:
     for sign in (1.0, -1.0):
         tensor = sign * torch.rand(40, 50)
@@ -134,7 +144,7 @@ def test_zeros_stay_zeros() -> None:
         is_changed = variations.apply(name, [changed], 5)
         assert torch.equal(changed.triu(1), torch.zeros(64, 64)), name
         assert is_changed == (not torch.equal(changed, tensor)), name
-        unfit = ("permuted", "shifted", "constant rows", "ends", "wide", "opposed", "crossed", "filled")
+        unfit = ("first signs", "permuted", "shifted", "constant rows", "ends", "wide", "opposed", "crossed", "filled")
         assert is_changed != (name in unfit), name
 
 
@@ -146,7 +156,8 @@ def test_symmetric_matrices_stay_symmetric() -> None:
         is_changed = variations.apply(name, [changed], 5)
         assert torch.equal(changed, changed.T), name
         assert is_changed == (not torch.equal(changed, tensor)), name
-        unfit = ("shifted", "constant rows", "zeros", "nan", "ends", "wide", "opposed", "crossed", "filled")
+        unfit = ("first signs", "shifted", "constant rows", "zeros", "nan", "ends", "wide", *variations.OPPOSED_NAMES)
+        unfit = (*unfit, "filled")
         assert is_changed != (name in unfit), name
 
 

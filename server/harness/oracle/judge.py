@@ -213,7 +213,7 @@ def plan(
     chosen = (*secret, None) if policy.value else (None,)
     own = [Step()]
     if policy.value:
-        own.append(Step(("signs", "scaled", None), name="values"))
+        own.append(Step(("signs", variations.FIRST_ALONE, "scaled", None), name="values"))
         own.append(Step(("spikes", "scaled", None), name="spikes"))
     own.append(Step(chosen, weights=1, name="other weights") if has_state else Step(chosen, name="another seed"))
     others = _others(policy, spec, rng or random.Random(0), max(1, policy.count - 3) if policy.count > 1 else 0)

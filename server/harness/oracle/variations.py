@@ -421,6 +421,7 @@ def sparse_sets(first: torch.Tensor, sets: int, distance: int, seed: int) -> boo
 
 TRANSFORMS: Final[dict[str, Transform]] = {
     "signs": signs,
+    "first signs": signs,
     "scaled": scaled,
     "spikes": spikes,
     "large": large,
@@ -459,7 +460,9 @@ CHOOSERS: Final = {"large": "loud", "lowered": "negative"}
 MOVING: Final = ("offset", "lowered", *OPPOSED_NAMES)
 """Which leave a matrix next to one that has no inverse: what is made of it depends on how it was rounded. They
 may leave less of an answer than log(1 + x) has digits of, too."""
-SIGNING: Final = ("signs", "wide", "lowered", *OPPOSED_NAMES)
+FIRST_ALONE: Final = "first signs"
+"""Changes the first tensor alone, for a reference that is not finite where another one (a variance) is below zero."""
+SIGNING: Final = ("signs", FIRST_ALONE, "wide", "lowered", *OPPOSED_NAMES)
 """Under which sums of probabilities do not rise any more: a linear and a binary search then find different places."""
 UNTIMED: Final = {"spikes", "nan"}
 """Not in timed calls: beside spikes precision does not show, and by NaN nothing is decided."""
@@ -473,6 +476,10 @@ def apply(name: str, tensors: list[torch.Tensor], seed: int) -> bool:
     nothing that it changes."""
     kinds = INTEGERS if name == "ends" else SPIKE
     chosen = [tensor for tensor in map(real, tensors) if tensor.dtype in kinds and tensor.numel()]
+    if name == FIRST_ALONE:
+        if len(chosen) < 2:  # alone it is `signs`
+            return False
+        chosen = chosen[:1]
     if name in OPPOSED_NAMES:
         if sum(not is_label(tensor) for tensor in chosen) < 2:
             return False
