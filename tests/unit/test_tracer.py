@@ -6,6 +6,7 @@ Run as a program, this file writes the plans anew; read what changed before it i
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from shared import operators, plan
 from torch.autograd.function import FunctionCtx
 from tracer import gradients
 from tracer import trace as tracer_trace
+from tracer.recorder import Recorder
 
 PLANS = Path(__file__).parent / "plans"
 DASHES = "----\n"
@@ -336,7 +338,8 @@ def test_gradients_are_those_of_torchs_own_engine(
     torch.manual_seed(0)
     leaves = [torch.randn(3, 4, requires_grad=True), torch.randn(3, 4, requires_grad=True)]
     found = []
-    for run in (torch.autograd.Variable._execution_engine.run_backward, gradients.run_backward):
+    walk = partial(gradients.run_backward, recorder=Recorder(""))
+    for run in (torch.autograd.Variable._execution_engine.run_backward, walk):
         answer = GRADIENTS[name](*leaves)
         given, inputs = torch.full_like(answer, 0.5), tuple(leaves[at] for at in asked)
         found.append(run((answer,), (given,), True, False, inputs, allow_unreachable=True))
@@ -345,6 +348,15 @@ def test_gradients_are_those_of_torchs_own_engine(
         found.append([leaf.grad for leaf in leaves])
         leaves[0].grad = leaves[1].grad = None
     torch.testing.assert_close(found[2:], found[:2], rtol=0, atol=0)
+
+
+def test_a_gradient_that_nobody_asked_for_is_no_step() -> None:
+    body = "with torch.enable_grad():\n    leaf = x.detach().requires_grad_()\n"
+    body += "    return torch.autograd.grad(self.layer(leaf) * self.scale, leaf, x)[0]"
+    found = of(model(body, "self.layer = nn.Linear(64, 64)\nself.scale = nn.Parameter(torch.ones(8, 1))"))
+    steps = plan.parse(found.plan).trace("own").steps
+    made = [step.op.split(".")[1] for step in steps if isinstance(step, plan.Call)]
+    assert made == ["t", "addmm", "mul", "mul", "t", "mm"]
 
 
 STORES = """

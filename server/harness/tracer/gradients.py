@@ -1,12 +1,14 @@
 """The backward pass of torch.autograd in Python: torch's own engine needs a device, and threads that no mode sees.
 
-The graph and the formula of each node are torch's; their operators are recorded as all others are. Other than with
-torch's engine a node gives all gradients that it can, and a graph that was used can be used again.
+The graph and the formula of each node are torch's; their operators are recorded as all others are. A node gives all
+gradients that it can: what only those need that nobody asked for is left out of a trace. Other than with torch's
+engine, a graph that was used can be used again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -22,7 +24,8 @@ UNUSED: Final = "One of the differentiated Tensors appears to not have been used
 
 def install(recorder: Recorder) -> None:
     package, context = torch, FunctionCtx  # type: Any, Any
-    engine = SimpleNamespace(run_backward=run_backward, is_checkpoint_valid=lambda: True)
+    run = partial(run_backward, recorder=recorder)
+    engine = SimpleNamespace(run_backward=run, is_checkpoint_valid=lambda: True)
     package.autograd.Variable._execution_engine = engine
     context.set_materialize_grads = fill
     for name in ("register_hook", "retain_grad", "register_post_accumulate_grad_hook"):
@@ -57,7 +60,7 @@ def _in_order(roots: Iterable[Any]) -> list[Any]:
 
 def run_backward(
     tensors: Sequence[Any], gradients: Sequence[Any], keep_graph: bool, create_graph: bool, inputs: Sequence[Any] = (),
-    allow_unreachable: bool = False, accumulate_grad: bool = False,
+    allow_unreachable: bool = False, accumulate_grad: bool = False, *, recorder: Recorder,
 ) -> tuple[Any, ...]:  # fmt: skip
     """As the method of torch's engine."""
     for place, tensor in enumerate(tensors):
@@ -72,7 +75,8 @@ def run_backward(
     for node in reversed(order) if inputs else ():
         if any(following in leading or following in dict(ends) for following, _ in node.next_functions if following):
             leading.add(node)
-    given: dict[Any, list[Any]] = {node: [None] * len(node._input_metadata) for node in order}
+    needed = leading.union(node for node, _ in ends)
+    given = {node: [None] * len(node._input_metadata) for node in order if node in needed}
     for tensor, gradient in zip(tensors, gradients, strict=True):
         _add(given, tensor.grad_fn, tensor.output_nr, gradient)
     with torch.set_grad_enabled(create_graph):
@@ -80,7 +84,9 @@ def run_backward(
             if type(node).__name__ == "AccumulateGrad":
                 _accumulate(node.variable, given[node][0], gradients)
                 continue
-            for (following, place), gradient in zip(node.next_functions, _results(node, given[node]), strict=True):
+            for (following, place), gradient in zip(
+                node.next_functions, _results(node, given[node], recorder), strict=True
+            ):
                 _add(given, following, place, gradient)
         found = tuple(given[node][place] if node in given else None for node, place in ends)
         for tensor, gradient in zip(inputs, found, strict=True) if accumulate_grad else ():
@@ -90,10 +96,14 @@ def run_backward(
     return found
 
 
-def _results(node: Any, gradients: list[Any]) -> list[Any]:
+def _results(node: Any, gradients: list[Any], recorder: Recorder) -> list[Any]:
     """What a node makes of the gradients of its results: those of its arguments."""
     if not isinstance(node, BackwardCFunction):
-        found = node(*gradients)
+        before, recorder.is_spare = recorder.is_spare, True
+        try:
+            found = node(*gradients)
+        finally:
+            recorder.is_spare = before
         return list(found) if isinstance(found, tuple) else [found]
     function: Any = node
     for place, kind in enumerate(function._input_metadata):
@@ -109,7 +119,7 @@ def _results(node: Any, gradients: list[Any]) -> list[Any]:
 
 def _add(given: dict[Any, list[Any]], node: Any, place: int, gradient: Any) -> None:
     """Add one to what a node is given, in the form that it takes."""
-    if node is not None and gradient is not None:
+    if node in given and gradient is not None:
         kind, before = node._input_metadata[place], given[node][place]
         gradient = gradient.sum_to_size(kind.shape) if tuple(gradient.shape) != tuple(kind.shape) else gradient
         given[node][place] = gradient.to(kind.dtype) if before is None else before + gradient.to(kind.dtype)

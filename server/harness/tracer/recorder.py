@@ -64,6 +64,8 @@ class Entry:
     defines: set[int]
     writes: set[int]
     """Storages."""
+    is_spare: bool = False
+    """Nobody asked for its results themselves: it is a step only if they are used."""
 
 
 @dataclass
@@ -81,6 +83,8 @@ class Recorder(TorchDispatchMode):
         self.file = file
         self.sink = Sink()
         self.is_constructing = False
+        self.is_spare = False
+        """Of what is recorded now."""
         self.asserted: frozenset[int] = frozenset()
         """The lines of the candidate's assert statements."""
         self.trouble: Untraced | None = None
@@ -225,7 +229,7 @@ class Recorder(TorchDispatchMode):
             raise self.refuse(f"there are more than {plan.STEPS_MAX} steps")
         for storage in writes:
             self._written[storage] = self._written.get(storage, 0) + 1
-        self.sink.entries.append(Entry(step, reads, defines, writes))
+        self.sink.entries.append(Entry(step, reads, defines, writes, self.is_spare))
 
     @contextmanager
     def into(self, sink: Sink) -> Iterator[Sink]:

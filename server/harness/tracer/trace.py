@@ -221,7 +221,7 @@ class Tracer:
             found = model(*inputs)
         output = self._tree(found, "the output")
         steps = self._without_counters(steps, parameters, _in_tree(output))
-        steps = self._without_assertions(steps, _in_tree(output))
+        steps = self._without_spare(steps, _in_tree(output))
         needed = _read_by(steps) | _in_tree(output) | set(parameters.values())
         needed -= set().union(*(entry.defines for entry in steps), _in_tree(tree))
         before, state_steps = state.keep(self._recorder, self._entries, construct, first, steps, given, needed)
@@ -236,12 +236,13 @@ class Tracer:
         )
         return self._plan(renumbered(without_unused(trace)))
 
-    def _without_assertions(self, entries: list[Entry], used: set[int]) -> list[Entry]:
-        """Less the operators that only served to ask what a candidate asserts, which is taken to hold."""
+    def _without_spare(self, entries: list[Entry], used: set[int]) -> list[Entry]:
+        """Less the operators that only served to ask what a candidate asserts, and less what nobody asked for."""
         kept: list[Entry] = []
         used = set(used)
         for entry in reversed(entries):
-            if entry.step.line in self._recorder.asserted and not entry.writes and not entry.defines & used:
+            is_spare = entry.is_spare or entry.step.line in self._recorder.asserted
+            if is_spare and not entry.writes and not entry.defines & used:
                 continue
             used |= entry.reads
             kept.insert(0, entry)
