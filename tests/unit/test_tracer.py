@@ -234,6 +234,19 @@ def test_a_number_read_before_its_tensor_changed_is_untraced() -> None:
     assert found.refusals[0].line == FIRST + 3
 
 
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        ("math.ceil(n / 64)", "floordiv(add(63, item(%3)), 64)"),
+        ("math.floor(n / 64) + 1", "add(1, floordiv(item(%3), 64))"),
+        ("n * n", "mul(item(%3), item(%3))"),
+    ],
+)
+def test_what_is_computed_of_a_number_of_the_gpu_is_in_a_plan(number: str, expected: str) -> None:
+    more = "import math\n@triton.jit\ndef put(y):\n    tl.store(y + tl.program_id(0), 1)\n"
+    assert expected in result(model(f"n = int(x[0, 0])\nput[({number},)](x)\nreturn x", more=more))
+
+
 def test_a_number_that_is_an_offset_of_what_a_kernel_writes_is_as_it_was() -> None:
     more = "@triton.jit\ndef put(y, at, n):\n    tl.store(y + at, n)\n"
     body = "y = torch.empty_like(x)\nat = x[0, 0].int().item()\nfor n in range(2):\n    put[(1,)](y, at, n)\nreturn y"

@@ -55,6 +55,14 @@ def _converted(expr: Any, item: Callable[[Any], int]) -> plan.Expr:
         return plan.Item(item(expr))
     if isinstance(expr, functions.ToFloat | functions.Identity):
         return _converted(expr.args[0], item)
+    if isinstance(expr, functions.CeilToInt | functions.FloorToInt) and isinstance(expr.args[0], functions.IntTrueDiv):
+        size, of = expr.args[0].args  # math.ceil(n / 64)
+        if isinstance(of, sympy.Integer) and of > 0:
+            more = of - 1 if isinstance(expr, functions.CeilToInt) else 0
+            return plan.Operation("floordiv", _converted(size + more, item), int(of))
+    if isinstance(expr, sympy.Pow | functions.PowByNatural) and expr.args[1] == 2:
+        found = _converted(expr.args[0], item)
+        return plan.Operation("mul", found, found)
     for classes, name in _OPERATIONS:
         if isinstance(expr, classes):
             found = _converted(expr.args[0], item)
