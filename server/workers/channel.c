@@ -24,6 +24,7 @@
 
 #define QUEUE_MAX 1024
 #define PACKETS_EACH_TURN 32
+#define PACKETS_LEFT 1024 /* more than the buffer of a socket holds, however small they are */
 
 struct packet {
     struct packet *prev, *next;
@@ -183,7 +184,7 @@ receive_one(struct channel *c)
 void
 channel_drain(struct channel *c)
 {
-    while (!c->is_closing && receive_one(c))
+    for (int i = 0; i < PACKETS_LEFT && !c->is_closing && receive_one(c); i++)
         ;
 }
 

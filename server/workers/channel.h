@@ -47,7 +47,7 @@ typedef void channel_gone_cb(void *arg, const struct error *why);
  */
 int channel_new(uv_loop_t *loop, int fd, channel_message_cb *on_message, channel_gone_cb *on_gone, void *arg,
                 struct channel **out, struct error *err);
-/* Hand on now what has come in and was not read yet; the peer is dead, or else this may go on for ever. May free c. */
+/* Hand on now what has come in and was not read yet: of a peer that is not dead, as much as a socket holds. May free c. */
 void channel_drain(struct channel *c);
 /* Closes the descriptor at once; no callback runs any more. NULL is fine. */
 void channel_free(struct channel *c);

@@ -32,6 +32,8 @@
     20000             /* a killed child that is not reaped by then hangs in the kernel: the zygote goes too */
 #define PROCESSES 512 /* of a child, threads included, where a control group counts them */
 #define OUTPUT_EACH_TURN (256 * 1024) /* bytes, and what a pipe holds */
+#define OUTPUT_LEFT (4 * 1024 * 1024) /* more than it holds if the child has made it larger */
+#define MESSAGES_MAX 16               /* of a child to the daemon; an honest one has one report */
 #ifndef SYS_pidfd_send_signal
 #define SYS_pidfd_send_signal 424
 #endif
@@ -70,6 +72,7 @@ struct child {
     int pidfd, run_channel, pid;
     struct contention_mark begun; /* when its deadline was set, of a stage child */
     struct channel *channel;
+    int messages;
     uv_poll_t output_poll;
     int output_fd;
     struct buffer output;
@@ -204,9 +207,9 @@ finish(struct child *c)
     cgroup_kill(c->cgroup);
     uv_timer_stop(&c->timer);
     uv_poll_stop(&c->output_poll);
-    /* Everything that writes is dead: what lies in the pipe and in the channel is all there is. The news of its
-     * end comes another way and may overtake its last word. */
-    read_output(c, SIZE_MAX);
+    /* What writes is dead, but for what a host without PID namespaces let get away: what lies in the pipe and in the
+     * channel is all there is. The news of its end comes another way and may overtake its last word. */
+    read_output(c, OUTPUT_LEFT);
     if (c->channel)
         channel_drain(c->channel);
     c->zygote = NULL;
@@ -292,8 +295,13 @@ stage_message_cb(void *arg, struct message *m)
 {
     struct child *c = arg;
     channel_log(c->name, "sends", m->body);
-    if (!c->is_abandoned)
+    int before = c->messages++;
+    if (before == MESSAGES_MAX) { /* each takes the loop's time */
+        log_warn(c->name, "broke the protocol: it sends more than %d messages", MESSAGES_MAX);
+        child_kill(c);
+    } else if (before < MESSAGES_MAX && !c->is_abandoned) {
         c->ops->message(c->arg, c, m);
+    }
 }
 
 static void

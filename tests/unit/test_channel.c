@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -23,7 +24,7 @@ struct rig {
     enum err_code why;
     json_t *last;
     int fd; /* taken from the last message, or -1 */
-    bool is_freed_in_callback;
+    bool is_freed_in_callback, says_more;
 };
 
 static void
@@ -40,6 +41,8 @@ message_cb(void *arg, struct message *m)
             close(r->fd);
         r->fd = fd;
     }
+    if (r->says_more)
+        assert_int_equal(send(r->peer, "{}", 2, 0), 2);
     if (r->is_freed_in_callback) {
         channel_free(r->channel);
         r->channel = NULL;
@@ -269,6 +272,20 @@ what_was_said_before_a_death_can_still_be_read(void **state)
     assert_int_equal(r->gone, 1);
 }
 
+/* Where processes can leave their group one may go on with the channel of a child that has ended. */
+static void
+who_never_stops_is_not_read_for_ever(void **state)
+{
+    struct rig *r = *state;
+
+    r->says_more = true;
+    say_text(r, "{}");
+    alarm(20);
+    channel_drain(r->channel);
+    alarm(0);
+    assert_true(r->messages > 600);
+}
+
 static void
 a_callback_may_free_its_channel(void **state)
 {
@@ -341,6 +358,7 @@ main(void)
         TEST(the_largest_packet_passes_and_one_more_byte_does_not),
         TEST(the_end_is_told_once),
         TEST(what_was_said_before_a_death_can_still_be_read),
+        TEST(who_never_stops_is_not_read_for_ever),
         TEST(a_callback_may_free_its_channel),
         TEST(messages_wait_in_order_and_are_bounded),
         TEST(descriptors_go_out_and_are_ours_no_more),
