@@ -87,6 +87,7 @@ def test_beside_a_gpu_no_operator_follows_an_index_into_the_memory_of_the_host(o
         ("aten.normal_.default", (Ref(0),)),
         ("aten.sum.default", (Ref(0),)),
         ("aten.linalg_qr.default", (Ref(0),)),
+        ("aten.polar.default", (Ref(0), Ref(0))),
         ("aten.index_select.default", (Ref(0), 0, Ref(1))),
         ("aten.flip.default", (Ref(0), List((0,)))),
     ],
