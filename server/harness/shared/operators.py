@@ -71,8 +71,8 @@ ON_HOST: Final = words(
     """
     bernoulli cauchy dropout exponential geometric log_normal multinomial normal rand rand_like randint randint_like
     randn randn_like randperm random uniform
-    all amax amin aminmax any argmax argmin cumprod cumsum linalg_vector_norm logcumsumexp logsumexp max mean min nonzero
-    norm prod softmax _softmax log_softmax _log_softmax std std_mean sum var var_mean argsort sort topk
+    all amax amin aminmax any argmax argmin cumprod cumsum linalg_vector_norm logcumsumexp logsumexp max mean min
+    nonzero norm prod softmax _softmax log_softmax _log_softmax std std_mean sum var var_mean argsort sort topk
     addmm addmv addr baddbmm bmm dot einsum linear matmul mm mv outer tensordot vdot complex floor_divide polar
     linalg_cross linalg_eigh _linalg_eigh linalg_inv_ex linalg_qr linalg_svd _linalg_svd
     """
