@@ -437,7 +437,8 @@ print_unjudged(json_t *report)
 {
     double infra = number_under(report, "metrics", "infra");
     if (infra > 0)
-        printf("%.0f answers could not be judged (infra); a task without another counts as not correct\n",
+        printf("%.0f answers could not be judged (infra, or cancelled); a task without another counts as not "
+               "correct\n",
                infra);
 }
 

@@ -24,6 +24,13 @@ is_class(json_t *answer, enum verdict_class class_)
     return class_find(json_string_value(json_object_get(verdict, "class"))) == class_;
 }
 
+/* It says nothing about the model: the daemon failed, or somebody cancelled it. */
+static bool
+is_unjudged(json_t *answer)
+{
+    return answer_is_cancelled(answer) || is_class(answer, CLASS_INFRA);
+}
+
 /* The speed that counts: of a correct and measured answer; 0 otherwise. */
 static double
 speed(json_t *answer)
@@ -40,7 +47,7 @@ first_of(const struct round_result *result)
     json_t *answer;
     json_array_foreach(result->answers, i, answer)
     {
-        if (answer_is_last(result->answers, answer) && !is_class(answer, CLASS_INFRA))
+        if (answer_is_last(result->answers, answer) && !is_unjudged(answer))
             return answer;
     }
     return NULL;
@@ -104,7 +111,7 @@ pass_json(const struct round_result *results, size_t n, int level)
             json_array_foreach(results[i].answers, a, answer)
             {
                 bool is_last = answer_is_last(results[i].answers, answer);
-                samples += is_last && !is_class(answer, CLASS_INFRA);
+                samples += is_last && !is_unjudged(answer);
                 correct += is_last && answer_is_correct(answer);
             }
             if (samples < ks[k])
@@ -160,7 +167,7 @@ metrics_json(const struct round_result *results, size_t n, int level)
         {
             bool is_last = answer_is_last(results[i].answers, answer);
             s.samples += is_last;
-            s.infra += is_last && is_class(answer, CLASS_INFRA);
+            s.infra += is_last && is_unjudged(answer);
         }
         if (first)
             add_first(&s, first);

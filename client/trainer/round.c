@@ -620,32 +620,32 @@ is_finished(const struct round *r, const struct work *w)
 }
 
 static bool
-has_infra(json_t *verdicts)
+has_unjudged(json_t *verdicts)
 {
     json_t *verdict;
     size_t i;
 
     json_array_foreach(verdicts, i, verdict)
     {
-        if (text_is(verdict, "class", "infra"))
+        if (text_is(verdict, "class", "infra") || text_is(verdict, "state", "cancelled"))
             return true;
     }
     return false;
 }
 
 /*
- * Answers that the daemon failed to judge in an earlier command are judged again, with their whole group, so that its
- * verdicts are comparable; the daemon still has most of them. Not if the model has answered to the verdict since, or if
- * the group was decided without it.
+ * Answers that the daemon failed to judge in an earlier command, or that somebody cancelled, are judged again, with their
+ * whole group, so that its verdicts are comparable; the daemon still has most of them. Not if the model has answered to
+ * the verdict since, or if the group was decided without it.
  */
 static void
-forget_infra(struct round *r)
+forget_unjudged(struct round *r)
 {
     for (size_t i = 0; i < r->set->n; i++)
         for (int turn = 0; turn < r->options->turns; turn++) {
             struct turn *at = &r->work[i].turns[turn];
             bool is_answered = turn + 1 < r->options->turns && at[1].answers;
-            if (is_answered || !has_infra(at->verdicts) || is_decided(r, at))
+            if (is_answered || !has_unjudged(at->verdicts) || is_decided(r, at))
                 continue;
             json_decref(at->verdicts);
             at->verdicts = NULL;
@@ -827,7 +827,7 @@ prepare(struct round *r, struct error *err)
         return r->header_rc;
     }
     if (rc == 0)
-        forget_infra(r);
+        forget_unjudged(r);
     if (rc == 0 && r->has_moved)
         rc = note(r, json_pack("{s:s, s:s}", "event", "moved", "endpoint", r->trainer->endpoint_url), err);
     if (rc == 0 && r->header) {

@@ -315,17 +315,22 @@ def test_a_daemon_that_refuses_is_told(
     assert len(endpoint.asked) == (asked if status == 0 else 2)  # what was sampled is not sampled again
 
 
-def test_what_the_daemon_could_not_judge_is_said_beside_the_rates(
-    judge: FakeDaemon, endpoint: Endpoint, tmp_path: Path, tasks_file: Path
+@pytest.mark.parametrize("how", [{"class": "infra"}, {"class": None, "state": "cancelled", "cancel_reason": "asked"}])
+def test_what_was_not_judged_is_said_beside_the_rates_and_judged_again(
+    judge: FakeDaemon, endpoint: Endpoint, tmp_path: Path, tasks_file: Path, how: Json
 ) -> None:
-    verdict = FakeDaemon.verdict(None) | {"class": "infra", "reward": None, "components": {"correct": None}}
+    verdict = FakeDaemon.verdict(None) | {"reward": None, "components": {"correct": None}} | how
     reply = document(200, {"id": "group-0", "state": "done", "items": [verdict]})
     judge.faults = [lambda *asked: None, lambda *asked: None, lambda *asked: reply]
     done = run(judge, endpoint, tmp_path, "evaluate", f"--tasks={tasks_file}", "--concurrency=1", "--name=x")
     assert done.returncode == 0, done.stderr
     metrics = json.loads((tmp_path / "outputs" / "eval_x.json").read_text())["metrics"]
-    assert (metrics["infra"], metrics["correct_rate"]) == (1, 50)
-    assert "1 answers could not be judged (infra)" in done.stdout
+    assert (metrics["infra"], metrics["correct_rate"], metrics["pass_at"]) == (1, 50, {"1": 100})
+    assert "1 answers could not be judged (infra, or cancelled)" in done.stdout
+    asked = len(endpoint.asked)
+    run(judge, endpoint, tmp_path, "evaluate", f"--tasks={tasks_file}", "--concurrency=1", "--name=x")
+    metrics = json.loads((tmp_path / "outputs" / "eval_x.json").read_text())["metrics"]
+    assert (metrics["infra"], metrics["correct_rate"], len(endpoint.asked)) == (0, 100, asked)
 
 
 def test_no_share_is_said_of_what_was_not_timed(
