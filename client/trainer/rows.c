@@ -111,6 +111,18 @@ read_array(struct reader *r, rows_cb *cb, void *arg, struct error *err)
     return rc;
 }
 
+/* The byte order mark that editors of Windows put first. No JSON begins with its first byte. */
+static void
+skip_mark(FILE *file)
+{
+    int c = getc_unlocked(file);
+
+    for (int i = 0; c == 0xEF && i < 2; i++)
+        getc_unlocked(file);
+    if (c != EOF && c != 0xEF)
+        ungetc(c, file);
+}
+
 int
 rows_each(const char *path, rows_cb *cb, void *arg, struct error *err)
 {
@@ -120,6 +132,7 @@ rows_each(const char *path, rows_cb *cb, void *arg, struct error *err)
     r.file = fopen(path, "r");
     if (!r.file)
         return error_set(err, ERR_SYS, "cannot read %s", path);
+    skip_mark(r.file);
     while ((c = getc_unlocked(r.file)) != EOF && is_blank(c))
         r.number += c == '\n';
     if (c == '[') {

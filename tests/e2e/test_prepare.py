@@ -139,6 +139,16 @@ def test_rows_for_fine_tuning_and_labels(tmp_path: Path) -> None:
     assert "50.0%" in done.stdout or "25.0%" in done.stdout
 
 
+@pytest.mark.parametrize("is_array", [False, True])
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path, is_array: bool) -> None:
+    """Of a file, or of a module: Python runs one that begins so."""
+    rows = [{"code": source("Model")}, {"code": "\ufeff" + source("Model", "return x + 2")}]
+    text = json.dumps(rows) if is_array else "".join(json.dumps(row) + "\n" for row in rows)
+    done = prepare(tmp_path, "\ufeff" + text, "--static", suffix=".jsonl")
+    assert done.returncode == 0 and dropped(tmp_path) == {}, done.stderr
+    assert [row["pytorch_code"][0] for row in lines(tmp_path, "tasks.jsonl")] == [source("Model")[0]] * 2
+
+
 def test_a_level_may_be_real_or_text(tmp_path: Path) -> None:
     """As pandas writes a column of which some are missing."""
     levels: list[object] = [3.0, "3", 2.5, True, None]

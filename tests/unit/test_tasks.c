@@ -182,6 +182,22 @@ numbers_may_be_real_or_text_and_names_empty(void **state)
 }
 
 static void
+a_byte_order_mark_is_no_part_of_a_row(void **state)
+{
+    static const char *const texts[] = { "\xEF\xBB\xBF{\"code\":\"a\"}\n{\"code\":\"b\"}\n",
+                                         "\xEF\xBB\xBF[{\"code\":\"a\"}, {\"code\":\"b\"}]" };
+    struct task_set set;
+    struct error err;
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(tasks_load(put("marked.jsonl", texts[i]), 0, &set, &err), 0);
+        assert_int_equal(set.n, 2);
+        assert_int_equal(set.skipped, 0);
+        tasks_free(&set);
+    }
+}
+
+static void
 a_draw_is_the_same_for_the_same_seed_and_even(void **state)
 {
     int drawn[20] = { 0 };
@@ -219,6 +235,7 @@ main(void)
         cmocka_unit_test(a_checkout_gives_levels_numbers_and_names),
         cmocka_unit_test(rows_of_each_data_set_are_read),
         cmocka_unit_test(numbers_may_be_real_or_text_and_names_empty),
+        cmocka_unit_test(a_byte_order_mark_is_no_part_of_a_row),
         cmocka_unit_test(a_draw_is_the_same_for_the_same_seed_and_even),
     };
     return cmocka_run_group_tests(tests, make_directory, remove_directory);

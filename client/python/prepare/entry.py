@@ -82,7 +82,7 @@ def entry_of(number: int, row: Any, rules: Rules) -> Entry:
         e.drop("not_an_object")
         return e
     e.name = _name_of(row, rules.source, number)
-    e.source = _text_in(row, SOURCES) or ""
+    e.source = (_text_in(row, SOURCES) or "").removeprefix("\ufeff")  # Python takes a file that begins so
     e.answer = _text_in(row, ANSWERS)
     for column in ("entry_point", "triton_code"):
         if row.get(column) is not None and not isinstance(row[column], str):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
@@ -47,6 +48,8 @@ def rows_of(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def _json(file: BinaryIO, path: Path) -> Iterator[tuple[int, Any]]:
+    if file.read(len(BOM_UTF8)) != BOM_UTF8:
+        file.seek(0)
     blank = 0
     while (first := file.read(1)) and first in b" \t\r\n":
         blank += first == b"\n"
@@ -193,7 +196,7 @@ def modules_of(path: Path) -> list[dict[str, Any]]:
         levels = [int(part[5:]) for part in file.parts[:-1] if re.fullmatch(r"level\d+", part)]
         name = f"level{levels[-1]}/{file.stem}" if levels and levels[-1] else file.stem
         number = re.match(r"\d+", file.stem)
-        row = {"name": name, "code": text.decode(errors="replace"), "level": levels[-1] if levels else 0}
+        row = {"name": name, "code": text.decode("utf-8-sig", errors="replace"), "level": levels[-1] if levels else 0}
         found.setdefault(name, row | {"problem_id": int(number[0]) if number else 0, "entry_point": "Model"})
     if not found:
         raise PrepareError(f"nothing in {path} is a task")
@@ -207,7 +210,7 @@ def _is_hidden(path: Path) -> bool:
 def tasks_of(path: Path) -> Iterator[tuple[str, str, str]]:
     """(name, reference, entry point) of a set of tasks: a directory, a module, JSON or JSON Lines."""
     if path.suffix == ".py":
-        yield path.stem, path.read_text(encoding="utf-8", errors="replace"), "Model"
+        yield path.stem, path.read_text(encoding="utf-8-sig", errors="replace"), "Model"
         return
     for number, row in rows_of(path):
         texts = [row.get(key) for key in ("pytorch_code", "python_code", "reference", "code")] if is_row(row) else []
