@@ -689,6 +689,32 @@ def test_verifiers_waits_for_more_samples_at_once_than_asyncio_has_threads(
     assert asyncio.run(ask()) == [0.9] * SAMPLES
 
 
+def test_skyrls_next_turn_is_never_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of a row that has no verdict."""
+    base = ModuleType("skyrl_gym.envs.base_text_env")
+    base.__dict__.update(BaseTextEnv=type("BaseTextEnv", (), {"turns": 0}), BaseTextEnvStepOutput=SimpleNamespace)
+    for name in ("skyrl_gym", "skyrl_gym.envs"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setitem(sys.modules, base.__name__, base)
+    spec = importlib.util.find_spec("verifierd_client.skyrl")
+    assert spec and spec.loader
+    skyrl = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(skyrl)
+    wrong = verdict(0.3, components={"correct": 0}, feedback={"text": "tiny: 1 of 2 values differ"})
+    refusal = say(404, {"code": "unknown_task", "detail": "there is no such task", "retryable": False})
+    row = {"reward_spec": {"ground_truth": "softmax"}, "extra_info": {"max_turns": 3}}
+    with serving(say(200, wrong), refusal) as stub:
+        env = skyrl.KernelEnv({"url": stub.url}, row)
+        first = env.step("code")
+        with pytest.warns(UserWarning, match="no such task"):
+            second = env.step("code")
+    assert [one.observations[0]["content"] for one in (first, second)] == [
+        "tiny: 1 of 2 values differ",
+        "It could not be judged.",
+    ]
+    assert (second.reward, second.metadata["masked"], second.done) == (0.0, 1.0, False)
+
+
 def test_slime_by_function(monkeypatch: pytest.MonkeyPatch) -> None:
     group = {"id": "g", "state": "done"}
     one, two = ({**group, "items": [verdict(0.9)] * size} for size in (1, 2))

@@ -48,7 +48,7 @@ class KernelEnv(BaseTextEnv):
         verdict = judge_row(self.client, self.task, action, metadata=told, **self.options) or {"class": "infra"}
         self.numbers = numbers_of(verdict, self.fill)
         is_over = self.turns >= self.max_turns or (self.numbers["correct"] == 1 and not self.goes_on)
-        text = str((verdict.get("feedback") or {}).get("text") or "")
+        text = str((verdict.get("feedback") or {}).get("text") or "It could not be judged.")
         return BaseTextEnvStepOutput(
             observations=[] if is_over else [{"role": "user", "content": text}],
             reward=self.numbers["score"],
