@@ -1,14 +1,20 @@
 /*
  * Each line leaves in one write(2), so that lines of several threads and of
- * the workers that share stderr do not mix.
+ * the workers that share stderr do not mix. A reader that does not read is
+ * waited for once; then lines are lost, and counted, until it reads again: the
+ * loop would stand still with it. Longer lines leave in parts for that, where
+ * stderr is no file: a pipe that can be written takes PIPE_BUF bytes at once.
  */
 #include "common/log.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/auto.h"
@@ -17,8 +23,11 @@
 #include "common/error.h"
 #include "common/utf8.h"
 
+#define READER_LIMIT_MS 100
+
 static _Atomic int max_level = LOG_LEVEL_INFO;
 static _Atomic int line_format = LOG_FORMAT_JSON;
+static _Atomic long lines_lost; /* since the last that was written */
 
 static const char *const level_name[] = {
     [LOG_LEVEL_ERROR] = "error",
@@ -101,18 +110,42 @@ make_text(struct buffer *line, const struct line *l)
     return buffer_add(line, "\n");
 }
 
-static void
-write_line(const char *bytes, size_t size)
+/* False: nobody reads it. */
+static bool
+write_all(const char *bytes, size_t size)
 {
+    struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
+    struct stat st;
+    bool is_file = fstat(STDERR_FILENO, &st) == 0 && S_ISREG(st.st_mode);
+
     while (size > 0) {
-        ssize_t n = write(STDERR_FILENO, bytes, size);
+        if (!is_file && poll(&p, 1, atomic_load(&lines_lost) > 0 ? 0 : READER_LIMIT_MS) == 0)
+            return false;
+        ssize_t n = write(STDERR_FILENO, bytes, is_file || size < PIPE_BUF ? size : PIPE_BUF);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            return; /* stderr is closed: there is no other place to report that */
+            return true; /* stderr is closed: there is no other place to report that */
         bytes += n;
         size -= (size_t)n;
     }
+    return true;
+}
+
+static void
+write_line(const char *bytes, size_t size)
+{
+    long lost = atomic_load(&lines_lost);
+    char text[96];
+
+    if (lost > 0) {
+        snprintf(text, sizeof(text),
+                 "{\"level\":\"error\",\"msg\":\"%ld log lines were lost: nobody read them\"}\n", lost);
+        if (write_all(text, strlen(text)))
+            atomic_fetch_sub(&lines_lost, lost);
+    }
+    if (!write_all(bytes, size))
+        atomic_fetch_add(&lines_lost, 1);
 }
 
 __attribute__((format(printf, 5, 0))) static void

@@ -143,6 +143,31 @@ errno_survives_and_long_lines_are_whole(void **state)
     json_decref(line);
 }
 
+/* The daemon stood still with whatever its log was piped into. */
+static void
+a_reader_that_does_not_read_holds_nobody_up(void **state)
+{
+    static char text[1 << 20];
+    int ends[2];
+
+    (void)state;
+    log_setup(LOG_LEVEL_INFO, LOG_FORMAT_JSON);
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+    alarm(20);
+    for (int i = 0; i < 2000; i++)
+        log_info(NULL, "line %d of many that are far more than what a pipe holds %*d", i,
+                 i % 10 == 0 ? 5000 : 9, i);
+    assert_true(read(ends[0], text, sizeof(text)) > 0);
+    log_info(NULL, "it reads again");
+    alarm(0);
+    text[read(ends[0], text, sizeof(text) - 1)] = '\0';
+    assert_non_null(strstr(text, "log lines were lost"));
+    assert_non_null(strstr(text, "it reads again"));
+    close(ends[0]);
+    close(ends[1]);
+}
+
 static void
 a_full_disk_leaves_errno_alone(void **state)
 {
@@ -165,6 +190,7 @@ main(void)
         cmocka_unit_test_setup_teardown(no_subject_no_key, capture, restore),
         cmocka_unit_test_setup_teardown(levels_above_the_limit_are_silent, capture, restore),
         cmocka_unit_test_setup_teardown(plain_text_cannot_forge_a_line, capture, restore),
+        cmocka_unit_test_setup_teardown(a_reader_that_does_not_read_holds_nobody_up, capture, restore),
         cmocka_unit_test_setup_teardown(a_full_disk_leaves_errno_alone, capture, restore),
         cmocka_unit_test_setup_teardown(errno_survives_and_long_lines_are_whole, capture, restore),
     };
