@@ -19,7 +19,6 @@
 #include "server/submission/parts.h"
 #include "server/submission/pending.h"
 #include "server/submission/recheck.h"
-#include "server/submission/retry.h"
 #include "server/submission/reuse_keys.h"
 #include "server/submission/state.h"
 #include "server/submission/submission.h"
@@ -31,7 +30,7 @@
  * queue.
  */
 
-static void record(struct submission *s);
+static void record(void *arg);
 
 static void
 recorded_cb(void *arg, int code, const struct error *err)
@@ -49,14 +48,15 @@ recorded_cb(void *arg, int code, const struct error *err)
         f->taken(s);
     } else {
         log_error(s->id, "its verdict is not stored yet: %s", err->text);
-        retry_later(s, record);
+        pending_retry(f->pending, &s->retry, record, s);
     }
     pending_end_write(f->pending);
 }
 
 static void
-record(struct submission *s)
+record(void *arg)
 {
+    struct submission *s = arg;
     struct funnel *f = s->funnel;
     struct attempt *j = s->attempt;
     struct error err = { 0 };
@@ -129,8 +129,9 @@ submission_fill_cancelled(struct submission *s)
 
 /* Its verdict is made, counted and written; repeated in a second if there is no memory. */
 static void
-settle(struct submission *s)
+settle(void *arg)
 {
+    struct submission *s = arg;
     AUTO_JSON json_t *verdict = NULL;
 
     if (fill_row(s, &verdict)) {
@@ -149,7 +150,7 @@ submission_concluded(struct submission *s)
 
     if (!j->row.verdict) {
         log_error(s->id, "no memory for its verdict: it is tried again");
-        retry_later(s, settle);
+        pending_retry(f->pending, &s->retry, settle, s);
         return;
     }
     counters_finish(f->counters, class_find(j->row.class_), seconds_taken(&j->row), false);

@@ -25,7 +25,6 @@
 #include "server/submission/node.h"
 #include "server/submission/parts.h"
 #include "server/submission/pending.h"
-#include "server/submission/retry.h"
 #include "server/submission/stage_end.h"
 #include "server/submission/state.h"
 #include "server/submission/story.h"
@@ -172,8 +171,9 @@ begin_claimed(struct submission *s, struct loading *l)
 
 /* It has a slot still. */
 static void
-begin_again(struct submission *s)
+begin_again(void *arg)
 {
+    struct submission *s = arg;
     struct funnel *f = s->funnel;
 
     if (!pending_is_draining(f->pending) || s->is_cancelled) {
@@ -187,6 +187,7 @@ begin_again(struct submission *s)
         s->attempts = s->claim.attempts + 1;
     if (s->is_unread || s->is_claimed)
         submission_release(s);
+    scheduler_kick(f->scheduler);
 }
 
 /* The store could not be read. It is claimed once more, as the same attempt: another node may have it by then. */
@@ -198,7 +199,7 @@ begin_later(struct submission *s, const struct error *err)
     s->claim.attempts -= !s->is_exhausted;
     s->is_unread = !s->is_exhausted;
     s->is_claiming = true;
-    retry_later(s, begin_again);
+    pending_retry(s->funnel->pending, &s->retry, begin_again, s);
 }
 
 /* The daemon stops before it has begun, which counts as no attempt. */
@@ -240,7 +241,7 @@ load(struct submission *s)
     s->is_claiming = true;
     if (!l) {
         log_warn(s->id, "no memory to begin it: it is tried again");
-        retry_later(s, begin_again);
+        pending_retry(s->funnel->pending, &s->retry, begin_again, s);
         return;
     }
     pending_begin_write(f->pending);
@@ -276,7 +277,7 @@ claimed_cb(void *arg, int code, const struct error *err)
         }
     } else if (must_wait) {
         log_warn(s->id, "it cannot begin yet: %s", err->text);
-        retry_later(s, begin_again);
+        pending_retry(s->funnel->pending, &s->retry, begin_again, s);
     } else if (code != 0 && is_stopping) { /* the next start takes it up */
         scheduler_release_slot(f->scheduler, &s->job);
     } else if (is_stopping) {
@@ -301,7 +302,7 @@ driver_begin(struct submission *s)
     const char *trouble = scratch_trouble(f->config->scratch); /* a candidate would fail for it */
     if (!s->is_cancelled && trouble) {
         log_error(s->id, "it cannot begin yet: %s: %s", f->config->scratch, trouble);
-        retry_later(s, begin_again);
+        pending_retry(f->pending, &s->retry, begin_again, s);
         return;
     }
     s->is_unread = false;

@@ -23,7 +23,6 @@
 #include "server/submission/parts.h"
 #include "server/submission/pending.h"
 #include "server/submission/registry.h"
-#include "server/submission/retry.h"
 #include "server/submission/reuse.h"
 #include "server/submission/reuse_keys.h"
 #include "server/submission/single_flight.h"
@@ -160,25 +159,26 @@ static const struct zygote_ops static_zygote_ops = { .ready = static_zygote_read
 
 /* --- life --- */
 
-struct drain {
+struct lifetime {
     int scratch_lock; /* keeps other daemons out of the scratch directory */
-    uv_timer_t timer;
-    int workers; /* that are being stopped */
+    struct pending_retry kick;
+    uv_timer_t timer; /* the end of a drain's grace, and then of its patience */
+    int workers;      /* that are being stopped */
     void (*done_cb)(void *arg);
     void *arg;
 };
 
-static struct drain *
-drain_new(uv_loop_t *loop, struct funnel *f)
+static struct lifetime *
+lifetime_new(uv_loop_t *loop, struct funnel *f)
 {
-    struct drain *d = calloc(1, sizeof(*d));
+    struct lifetime *l = calloc(1, sizeof(*l));
 
-    if (d) {
-        uv_timer_init(loop, &d->timer);
-        d->timer.data = f;
-        d->scratch_lock = -1;
+    if (l) {
+        uv_timer_init(loop, &l->timer);
+        l->timer.data = f;
+        l->scratch_lock = -1;
     }
-    return d;
+    return l;
 }
 
 static void check_drained(void *arg);
@@ -203,6 +203,14 @@ has_cpu(void *arg)
     return zygotes_are_ready(f) && !node_is_ahead(f->node);
 }
 
+static void
+kick_cb(void *arg)
+{
+    struct funnel *f = arg;
+
+    scheduler_kick(f->scheduler);
+}
+
 static enum scheduler_prepared
 prepare(void *arg, struct scheduler_job *job)
 {
@@ -214,7 +222,7 @@ prepare(void *arg, struct scheduler_job *job)
     if (submission_make_attempt(s))
         return SCHEDULER_BEGIN;
     log_warn(s->id, "no memory to judge it: it waits");
-    retry_kick(f);
+    pending_retry(f->pending, &f->lifetime->kick, kick_cb, f);
     return SCHEDULER_WAIT;
 }
 
@@ -300,11 +308,10 @@ make_parts(struct funnel *f, uv_loop_t *loop, const struct config *config, struc
         .reuse = reuse_new(),
         .flight = flight_new(),
         .reuse_keys = reuse_keys_new(config->harness),
-        .retries = retries_new(loop, f),
         .clients = clients_new(),
         .counters = counters_new(),
         .pending = pending_new(loop, check_drained, f),
-        .drain = drain_new(loop, f),
+        .lifetime = lifetime_new(loop, f),
         .follower = follower_new(),
         .begin = driver_begin,
         .ended = submission_ended,
@@ -313,14 +320,14 @@ make_parts(struct funnel *f, uv_loop_t *loop, const struct config *config, struc
 
     memcpy(f, &made, sizeof(made));
     return f->registry && f->elsewhere && f->groups && f->registrar && f->calibrations && f->baselines &&
-           f->reuse && f->flight && f->reuse_keys && f->retries && f->clients && f->counters && f->pending &&
-           f->drain && f->follower;
+           f->reuse && f->flight && f->reuse_keys && f->clients && f->counters && f->pending && f->lifetime &&
+           f->follower;
 }
 
 static int
 start(struct funnel *f, struct error *err)
 {
-    int rc = scratch_prepare(f->config->scratch, &f->drain->scratch_lock, err);
+    int rc = scratch_prepare(f->config->scratch, &f->lifetime->scratch_lock, err);
     if (rc == 0)
         rc = uids_new(f->config->uid_first, f->config->uid_count, (struct uids **)&f->uids, err);
     if (rc == 0)
@@ -382,7 +389,6 @@ funnel_free(struct funnel *f)
     scheduler_free(f->scheduler);
     clients_free(f->clients);
     free(f->follower);
-    retries_free(f->retries);
     free(f->reuse);
     reuse_keys_free(f->reuse_keys);
     free(f->counters);
@@ -399,10 +405,10 @@ funnel_free(struct funnel *f)
     norms_free(f->norms);
     uids_free(f->uids);
     cgroups_free(f->cgroups);
-    if (f->drain->scratch_lock >= 0)
-        close(f->drain->scratch_lock);
-    f->drain->timer.data = f->drain;
-    uv_close((uv_handle_t *)&f->drain->timer, handle_free_cb);
+    if (f->lifetime->scratch_lock >= 0)
+        close(f->lifetime->scratch_lock);
+    f->lifetime->timer.data = f->lifetime;
+    uv_close((uv_handle_t *)&f->lifetime->timer, handle_free_cb);
     free(f);
 }
 
@@ -444,11 +450,11 @@ check_stopped(struct funnel *f)
     struct scheduler_counts n;
 
     scheduler_count(f->scheduler, &n);
-    if (pending_is(f->pending, PENDING_STOPPED) || f->drain->workers > 0 ||
+    if (pending_is(f->pending, PENDING_STOPPED) || f->lifetime->workers > 0 ||
         n.cpu_running > slots_before_processes(f) || pending_in_pool(f->pending) > 0)
         return;
     pending_enter(f->pending, PENDING_STOPPED);
-    f->drain->done_cb(f->drain->arg);
+    f->lifetime->done_cb(f->lifetime->arg);
 }
 
 static void
@@ -456,7 +462,7 @@ worker_stopped_cb(void *arg)
 {
     struct funnel *f = arg;
 
-    f->drain->workers--;
+    f->lifetime->workers--;
     check_stopped(f);
 }
 
@@ -464,8 +470,8 @@ static void
 stop_workers(struct funnel *f)
 {
     pending_enter(f->pending, PENDING_STOPPING);
-    f->drain->workers = f->n_device_workers + 2;
-    uv_timer_stop(&f->drain->timer);
+    f->lifetime->workers = f->n_device_workers + 2;
+    uv_timer_stop(&f->lifetime->timer);
     for (int i = 0; i < f->n_device_workers; i++)
         device_worker_stop(f->device_workers[i], worker_stopped_cb);
     process_stop(zygote_process(f->static_zygote), worker_stopped_cb, f);
@@ -541,8 +547,8 @@ return_waiting(struct funnel *f)
 void
 funnel_drain(struct funnel *f, int64_t grace_ms, void (*cb)(void *arg), void *arg)
 {
-    f->drain->done_cb = cb;
-    f->drain->arg = arg;
+    f->lifetime->done_cb = cb;
+    f->lifetime->arg = arg;
     if (pending_is(f->pending, PENDING_STOPPED)) {
         cb(arg);
         return;
@@ -553,7 +559,7 @@ funnel_drain(struct funnel *f, int64_t grace_ms, void (*cb)(void *arg), void *ar
     if (pending_is(f->pending, PENDING_STOPPING))
         return;
     task_refuse_all(f);
-    uv_timer_start(&f->drain->timer, drain_timer_cb, (uint64_t)(grace_ms > 0 ? grace_ms : 0), 0);
+    uv_timer_start(&f->lifetime->timer, drain_timer_cb, (uint64_t)(grace_ms > 0 ? grace_ms : 0), 0);
     return_waiting(f);
     check_drained(f);
 }

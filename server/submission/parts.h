@@ -41,13 +41,12 @@ struct funnel {
     struct reuse *const reuse;
     struct single_flight *const flight;
     struct reuse_keys *const reuse_keys;
-    struct retries *const retries;
 
     struct clients *const clients;
     struct scheduler *const scheduler;
     struct counters *const counters;
     struct pending *const pending;
-    struct drain *const drain;       /* lifetime.c's own */
+    struct lifetime *const lifetime; /* lifetime.c's own */
     struct follower *const follower; /* parts.c's own */
 
     void (*const begin)(struct submission *s);                  /* it has a slot: driver.c */

@@ -2,8 +2,16 @@
 
 #include <stdlib.h>
 
+#include <utlist.h>
+
+#include "server/workers/handle.h"
+
+#define RETRY_MS 1000
+
 struct pending {
     uv_loop_t *loop;
+    uv_timer_t timer;
+    struct pending_retry *retries;
     void (*changed_cb)(void *arg);
     void *arg;
     int64_t writes, in_pool;
@@ -15,15 +23,19 @@ pending_new(uv_loop_t *loop, void (*changed_cb)(void *arg), void *arg)
 {
     struct pending *p = calloc(1, sizeof(*p));
 
-    if (p)
+    if (p) {
         *p = (struct pending){ .loop = loop, .changed_cb = changed_cb, .arg = arg };
+        uv_timer_init(loop, &p->timer);
+        p->timer.data = p;
+    }
     return p;
 }
 
 void
 pending_free(struct pending *p)
 {
-    free(p);
+    if (p)
+        uv_close((uv_handle_t *)&p->timer, handle_free_cb);
 }
 
 void
@@ -91,6 +103,33 @@ pending_work(struct pending *p, struct pending_work *w, void (*in_pool)(void *ar
     }
     work_cb(&w->work);
     done_cb(&w->work, 0);
+}
+
+static void
+retry_cb(uv_timer_t *timer)
+{
+    struct pending *p = timer->data;
+    struct pending_retry *r, *next, *list = p->retries;
+
+    p->retries = NULL;
+    DL_FOREACH_SAFE(list, r, next)
+    {
+        DL_DELETE(list, r);
+        r->prev = NULL;
+        r->cb(r->arg);
+    }
+}
+
+void
+pending_retry(struct pending *p, struct pending_retry *r, void (*cb)(void *arg), void *arg)
+{
+    if (r->prev)
+        return;
+    r->cb = cb;
+    r->arg = arg;
+    DL_APPEND(p->retries, r);
+    if (!uv_is_active((uv_handle_t *)&p->timer))
+        uv_timer_start(&p->timer, retry_cb, RETRY_MS, 0);
 }
 
 void

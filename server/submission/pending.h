@@ -1,6 +1,6 @@
 /*
- * pending.h - the work other than processes that a stop of the daemon waits for: writes to the store and work in
- * libuv's pool; and how far that stop has come. Loop thread only.
+ * pending.h - the work other than processes: writes to the store and work in libuv's pool, which a stop of the daemon
+ * waits for, and what is tried again; and how far that stop has come. Loop thread only.
  */
 #ifndef SUBMISSION_PENDING_H
 #define SUBMISSION_PENDING_H
@@ -39,6 +39,14 @@ struct pending_work {
 };
 void pending_work(struct pending *p, struct pending_work *w, void (*work_cb)(void *arg),
                   void (*done_cb)(void *arg), void *arg);
+/* What lacked memory or the store, and is tried again in a second: a stop does not wait for it. All zero at first. */
+struct pending_retry {
+    struct pending_retry *prev, *next; /* NULL: it does not wait */
+    void (*cb)(void *arg);
+    void *arg;
+};
+/* cb runs then, unless it waits already. */
+void pending_retry(struct pending *p, struct pending_retry *r, void (*cb)(void *arg), void *arg);
 /* Something else has changed that a stop waits for. */
 void pending_check(struct pending *p);
 

@@ -10,6 +10,7 @@
 #include "server/store/store.h"
 #include "server/submission/attempt.h"
 #include "server/submission/groups.h"
+#include "server/submission/pending.h"
 #include "server/submission/registry.h"
 #include "server/submission/single_flight.h"
 #include "server/submission/state.h"
@@ -37,8 +38,7 @@ enum cancel_reason { CANCEL_ASKED, CANCEL_DEADLINE, CANCEL_DECIDED };
  */
 struct submission {
     struct registry_entry entry;
-    struct submission *prev, *next; /* of retry.c, as the next */
-    void (*again)(struct submission *s);
+    struct pending_retry retry; /* of its beginning, or of its verdict */
     struct scheduler_job job;
     double device_s; /* that it held devices, over all attempts */
     struct funnel *funnel;
