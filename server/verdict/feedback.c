@@ -432,6 +432,7 @@ hint_of_untraced(json_t *error)
     } hints[] = {
         { "the constexpr function",
           "Compute it in Python, and hand the number to the kernel as a tl.constexpr argument." },
+        { "Tensor.re", "Leave hooks of gradients out: torch.autograd.grad returns the gradient itself." },
         { "which only the host can make", "In a kernel make a plain tuple, and read it by index." },
         { "field of a named tuple", "Give the field a name of its own." },
         { "which is not data",

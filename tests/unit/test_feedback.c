@@ -252,6 +252,7 @@ what_keeps_a_plan_away_has_a_hint_of_its_own(void **state)
           "Compute it in Python" },
         { "kernel k reads the global Kind, of type type, which is not data", "Hand it to the kernel" },
         { "kernel k reads the global Pair, a named tuple, which only the host can make", "In a kernel make" },
+        { "Tensor.register_hook() cannot be traced", "Leave hooks of gradients out" },
         { "k: x is a field of a named tuple, and a field of another one", "Give the field" },
         { "which configuration of an autotuned kernel is best is not known yet", "Leave best_config unread" },
         { "k: the attribute x, which is not one of Triton's values", "Hand tensors and numbers" },
