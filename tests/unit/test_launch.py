@@ -56,7 +56,10 @@ def test_a_descriptor_without_hardware_becomes_pointer_sizes_and_strides_twice()
         ("fp32", "text", "x"),
         ("fp99", 1.0, "fp99"),
         ("*fp32", 1.5, "tensor"),
+        ("bf16", 1e300, "bf16"),
+        ("bf16", "one", "bf16"),
         ("tensordesc<fp32[4]>", 3, "descriptor"),
+        ("tensordesc<fp32[4]>", Descriptor(torch.ones(4), (1 << 31,), (1,), (4,), False), "i32"),
         (["i32", "i32"], (1,), "tuple of 2"),
     ],
 )

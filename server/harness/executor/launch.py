@@ -49,9 +49,9 @@ class Compiled:
 
 def scalar(kind: str, value: Any, name: str) -> bytes:
     """One scalar parameter. LaunchRefused when the value is none of that type."""
-    if kind == "bf16":
-        return struct.pack("<f", float(value))[2:]
     try:
+        if kind == "bf16":
+            return struct.pack("<f", value)[2:]
         return struct.pack("<" + SCALARS[kind], value)
     except KeyError:
         raise LaunchRefused(f"parameter {name}: type {kind!r} is not known") from None
@@ -71,7 +71,7 @@ def _descriptor(kind: str, value: Any, meta: dict[str, Any] | None, name: str) -
     """The parameters that a tensor descriptor becomes: what the hardware needs, then sizes and strides."""
     if not isinstance(value, Descriptor):
         raise LaunchRefused(f"parameter {name}: {type(value).__name__} where a tensor descriptor is due")
-    sizes = [struct.pack("<i", size) for size in value.shape] + [struct.pack("<q", step) for step in value.strides]
+    sizes = [scalar("i32", size, name) for size in value.shape] + [scalar("i64", step, name) for step in value.strides]
     if meta is None:
         wide = [struct.pack("<q", number) for number in (*value.shape, *value.strides)]
         return [_pointer(value.base, name), *wide, struct.pack("<b", value.is_nan_padded), *sizes]
