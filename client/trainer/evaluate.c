@@ -532,6 +532,8 @@ load_tasks(struct evaluate *e, struct error *err)
     for (size_t i = 0; i < e->set.n; i++)
         is_kept[i] = runs_has_level(e->runs, e->set.tasks[i].level);
     tasks_keep(&e->set, is_kept);
+    if (e->set.n > 0 && e->tasks.most == 0)
+        runs_tell_unknown(e->runs, &e->set);
     return e->set.n > 0
                ? 0
                : error_set(err, ERR_INPUT, "%s and %s have no level in common", e->runs_path, e->tasks.path);

@@ -110,6 +110,29 @@ runs_has_level(const struct runs *r, int level)
     return false;
 }
 
+void
+runs_tell_unknown(const struct runs *r, const struct task_set *set)
+{
+    const struct kernel *first = NULL;
+    size_t unknown = 0;
+
+    for (size_t i = 0; i < r->n; i++) {
+        const struct kernel *k = &r->kernels[i];
+        size_t t = 0;
+        while (t < set->n && (set->tasks[t].level != k->level || set->tasks[t].problem != k->problem))
+            t++;
+        if (t < set->n)
+            continue;
+        first = first ? first : k;
+        unknown++;
+    }
+    if (first)
+        fprintf(
+            stderr,
+            "trainer: %zu of the %zu kernels of %s are of no task, and not judged; level %d, problem %d\n",
+            unknown, r->n, r->directory, first->level, first->problem);
+}
+
 size_t
 runs_samples(const struct runs *r)
 {

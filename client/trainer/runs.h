@@ -20,6 +20,8 @@ void runs_free(struct runs *r);
 int runs_sample(void *arg, const struct task *task, json_t *messages, int n, uint64_t seed, json_t **answers,
                 struct error *err);
 bool runs_has_level(const struct runs *r, int level);
+/* Say on standard error how many kernels are of none of these tasks. */
+void runs_tell_unknown(const struct runs *r, const struct task_set *set);
 size_t runs_samples(const struct runs *r); /* the most that one problem has */
 /* {"runs": the directory, "digest": of all kernels}. Given; NULL: out of memory, or a kernel cannot be read. */
 json_t *runs_provenance(const struct runs *r);

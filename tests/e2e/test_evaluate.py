@@ -155,6 +155,11 @@ def test_what_was_written_is_a_runs_directory(
     assert done.returncode == 0, done.stderr
     first, second = (report(tmp_path, name)["metrics"] for name in ("mine", "again"))
     assert first["valid_rate"] == second["valid_rate"] > 0
+    assert "are of no task" not in done.stderr
+    (there / "level_1_problem_99_sample_0_kernel.py").write_text("pass")
+    (there / "level_7_problem_1_sample_0_kernel.py").write_text("pass")
+    done = run(client, endpoint, tmp_path, *arguments, f"--runs={there}", "--name=more")
+    assert f"2 of the 7 kernels of {there} are of no task, and not judged; level 1, problem 99" in done.stderr
 
 
 @pytest.mark.parametrize(
