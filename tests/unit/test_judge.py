@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -24,6 +25,7 @@ class Scripted(judge.Job):
         self.is_too_large = self._is_wrong = False
         self._random = random.Random(1)
         self._exposed, self._order, self._nan_seed = [], [], 0
+        self._third: Counter[tuple[int, int]] = Counter()
         self.ends = ends
 
     def _ask_together(self, case: Any, wanted: list[tuple[str, int]]) -> None:
@@ -209,6 +211,29 @@ def test_what_is_beside_a_step_is_settled_and_a_wrong_answer_asked_about_once() 
     for _ in range(2):
         assert torch.equal(job._settled([("0", wrong)], "own.0", None, expected).values[0], wanted)
     assert asked.call_count == 2
+
+
+def test_an_integer_has_no_third_value_in_case_after_case() -> None:
+    """A mask whose last elements no program writes was right: of 10,000 one may be rounded otherwise."""
+    job, wanted = Scripted([]), torch.arange(20_000)
+    expected = Expected([wanted], [wanted], ["0"], "fp64", [1e-4], False, [wanted], None)
+    rough = Expected([wanted], [wanted], ["0"], "fp64", [1e-3], False, [wanted], None)
+    limit = expected.limit(0, "strict")
+
+    def asked(answer: Expected, transform: str | None, *places: int) -> judge.CaseResult:
+        got, result = wanted.clone(), judge.CaseResult("values", transform=transform)
+        got[list(places)] += 1
+        job._note_third([("0", got)], answer, [limit], result)
+        return result
+
+    for places in ([5], [7, 9], [5, 9]):
+        assert asked(expected, "large", *places).class_ is None
+    assert asked(expected, "permuted", 5).class_ is None, "the values of another case"
+    assert asked(rough, "large", 5).class_ is None
+    found = asked(expected, "signs", 4, 5)
+    assert found.class_ == "mismatch" and found.mismatch is not None
+    assert (found.mismatch["index"], found.mismatch["got"], found.mismatch["expected"]) == ([5], 6, 5)
+    assert tolerance.third_values(wanted + 1, wanted, torch.stack([wanted, wanted + 1])) == []
 
 
 def test_a_plain_timed_answer_of_many_elements_may_err_once_by_each() -> None:
