@@ -362,6 +362,21 @@ def test_what_fails_at_once_and_succeeds_one_by_one_is_not_tried_again(monkeypat
     assert sum(calls > 1 for calls in task.child.bells) == 1
 
 
+def test_an_answer_that_is_rounding_error_alone_may_be_another_such_error() -> None:
+    """The mean of what was normed is nothing, and every kernel was wrong that did not err as the reference did."""
+    x = torch.randn(16, 50, generator=torch.Generator().manual_seed(0))
+    found = Small(lambda x: (x - x.mean(1, keepdim=True)).mean(1), x).answer()
+    wanted, own = found.values[0], found.own[0]
+    assert found.noise and found.is_self_consistent() and wanted.abs().max() < 1e-6 * own.abs().max()
+    limit = found.limit(0, "strict")
+    assert reference.compare(2 * own, wanted, limit).is_match(limit)
+    assert not reference.compare(own + 1e-5, wanted, limit).is_match(limit)
+    job = SimpleNamespace(policy=judge.Policy.parse(rig.policy()), _tf32_matters=False)
+    timed = judge.Job.timing_limit(job, 0, own, reference.Errors.of(found))  # type: ignore[arg-type]
+    assert reference.compare(-own, own, timed).is_match(timed)
+    assert not reference.compare(own + 1e-5, own, timed).is_match(timed)
+
+
 class Drawing(Small):
     """One whose inputs are drawn."""
 

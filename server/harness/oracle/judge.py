@@ -868,7 +868,8 @@ class Job:
         else:
             is_fit = expected.is_finite() if plain is None else expected.is_as_odd(plain)
         # If both runs differ a third answer may be right: above half of the allowed share, chance decides.
-        return expected if is_fit and expected.is_self_consistent(tolerance.AMBIGUOUS_MOST / 2) else None
+        is_fit = is_fit and not expected.noise and expected.is_self_consistent(tolerance.AMBIGUOUS_MOST / 2)
+        return expected if is_fit else None
 
     def _plain(self, case: Json, model: str, tree: Any) -> Expected:
         """The right answer to inputs as get_inputs() makes them."""
@@ -1175,6 +1176,8 @@ class Job:
             return tolerance.Limit(0.0, 0.0)
         if self.policy.name == "kernelbench":
             return tolerance.kernelbench_limit(dtype)
+        if leaf in errors.noise:
+            known = max(tolerance.scale_of(tensor) if known is None else known, errors.noise[leaf])
         error, tied = 2 * errors.outputs.get(leaf, 0.0), 2 * errors.tied.get(leaf, 0.0)
         is_discrete = tolerance.is_discrete(tensor)  # an answer equal to the fp64 run's differs from this one as often
         share = max(error, tied) if is_discrete else tied

@@ -106,6 +106,8 @@ Scales = Sequence[float | None]
 Shares = tuple[tuple[float, ...], ...]
 """By output, of NaN, infinity and its negative; nothing: all of it is finite."""
 ODD_MOST: Final = 2.0
+NOTHING: Final = 2.0**-20
+"""The part of the reference's own answer that an exact one has at most which is nothing."""
 UNTIED: Final = (Run("float64 falling"), Run("float64 rising"))
 """In fp64 with equal inputs made distinct, one way and the other (cases.py)."""
 COPIES: Final = 4
@@ -284,6 +286,8 @@ class Expected:
     """By output: the reference makes it on the host, as far as a GPU shows that."""
     known: dict[int, float] = field(default_factory=dict)
     """scale_of() of `values` by output, as far as it was asked."""
+    noise: dict[int, float] = field(default_factory=dict)
+    """By output that is rounding error alone, the scale by which that error is as small as any."""
 
     def is_finite(self) -> bool:
         """No value is infinite or no number; a pass over all of them."""
@@ -428,11 +432,13 @@ class Errors:
     """By output, the share that depends on which of equal inputs is taken."""
     changed: dict[int, float] = field(default_factory=dict)
     """By input that it changes, of what it leaves there."""
+    noise: dict[int, float] = field(default_factory=dict)
+    """Expected.noise"""
 
     @staticmethod
     def of(expected: Expected) -> Errors:
         changed = {item.index: item.error for item in expected.changed or ()}
-        return Errors(dict(enumerate(expected.errors)), dict(enumerate(expected.tied)), changed)
+        return Errors(dict(enumerate(expected.errors)), dict(enumerate(expected.tied)), changed, expected.noise)
 
     def times(self, factor: float) -> Errors:
         return Errors(*({index: factor * error for index, error in known.items()} for known in vars(self).values()))
@@ -838,6 +844,11 @@ class Reference:
         scales = asks.scales if len(asks.scales) == len(wide) else (None,) * len(wide)
         known = [_known(leaf, mine) for (_, leaf), (_, mine) in zip(wide, own, strict=True)]
         errors = [_error(a, b, *of) for (_, a), (_, b), *of in zip(own, wide, scales, known, strict=True)]
+        pairs = [(a, b) for (_, a), (_, b) in zip(own, wide, strict=True)]
+        noise = {index: _noise(*pair) for index, pair in enumerate(pairs) if errors[index] > 1.0}
+        for index, scale in noise.items():
+            if scale:
+                known[index], errors[index] = scale, _error(*pairs[index], None, scale)
         if self.mutates_inputs:
             self._restore(tree, pristine)
         if asks.scatters:
@@ -866,6 +877,7 @@ class Reference:
                 for index, ((a, _), scale) in enumerate(zip(pairs, known, strict=True))
                 if scale is not None and not _is_discrete(a)
             },
+            noise={index: scale for index, scale in noise.items() if scale},
         )
         for index, (a, b) in enumerate(pairs) if untied else ():
             others = [answer[index][1] for answer in untied]
@@ -1216,6 +1228,15 @@ def _known(leaf: Any, own: Any) -> float | None:
     if tensor is None or is_discrete(tensor):
         return None
     return max(scale_of(tensor), SCALE_LEAST.get(dtype_of(own), 0.0))
+
+
+def _noise(own: Any, exact: Any) -> float:
+    """Expected.noise of an answer next to which the exact one is nothing (the mean of what was normed); 0: it is not."""
+    a, b = as_tensor(own), as_tensor(exact)
+    if a is None or b is None or is_discrete(a):
+        return 0.0
+    scale = scale_of(a)
+    return scale / TABLE[dtype_of(own)].base if scale_of(b) < NOTHING * scale else 0.0
 
 
 def _error(a: Any, b: Any, scale: float | None = None, known: float | None = None) -> float:
