@@ -153,6 +153,15 @@ struct adding {
 };
 
 static void
+refuse(funnel_answer_cb *cb, void *arg, const char *why)
+{
+    struct funnel_answer refused = { .refusal = FUNNEL_UNAVAILABLE, .retry_after_s = 1 };
+
+    json_refuse(&refused.fault, "", "%s", why);
+    cb(arg, &refused);
+}
+
+static void
 stored_cb(void *arg, int code, const struct error *err)
 {
     struct adding *a = arg;
@@ -162,25 +171,14 @@ stored_cb(void *arg, int code, const struct error *err)
     if (code == 0) {
         calibrations_add_cb(f->calibrations, &a->row);
         snprintf(answer.id, sizeof(answer.id), "%s", a->row.id);
+        a->cb(a->arg, &answer);
     } else {
-        answer.refusal = FUNNEL_UNAVAILABLE;
-        answer.retry_after_s = 1;
-        json_refuse(&answer.fault, "", "%s", log_for_client(NULL, err));
+        refuse(a->cb, a->arg, log_for_client(NULL, err));
     }
-    a->cb(a->arg, &answer);
     json_decref(a->body);
     free(a->document);
     free(a);
     pending_end_write(f->pending);
-}
-
-static void
-refuse(funnel_answer_cb *cb, void *arg, const char *why)
-{
-    struct funnel_answer refused = { .refusal = FUNNEL_UNAVAILABLE, .retry_after_s = 1 };
-
-    json_refuse(&refused.fault, "", "%s", why);
-    cb(arg, &refused);
 }
 
 void
