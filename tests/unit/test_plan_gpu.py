@@ -143,7 +143,7 @@ def test_a_right_plan_passes_and_is_timed_by_events(rig: Rig, task: tuple[str, d
     assert passes(found)
     timing = found["timing"]["detail"]
     assert timing["method"] == "graph_events"
-    assert timing["outcome"] in ("measured", "too_small"), (timing["why"], timing["clocks"]["void"])
+    assert timing["outcome"] in ("measured", "too_small"), (timing["why"], timing["clocks"]["blocks"])
     assert timing["calls"] > 1, "a call of some microseconds is timed as several in one graph"
     allocation, kernel = timing["step_shares"]
     assert allocation < 0.1 < 0.9 < kernel
