@@ -34,6 +34,7 @@
 #define OUTPUT_EACH_TURN (256 * 1024) /* bytes, and what a pipe holds */
 #define OUTPUT_LEFT (4 * 1024 * 1024) /* more than it holds if the child has made it larger */
 #define MESSAGES_MAX 16               /* of a child to the daemon; an honest one has one report */
+#define MESSAGES_OF_BUILD (4096 + 16) /* which says how far it is after each kernel of a plan */
 #ifndef SYS_pidfd_send_signal
 #define SYS_pidfd_send_signal 424
 #endif
@@ -210,10 +211,10 @@ finish(struct child *c)
     /* What writes is dead, but for what a host without PID namespaces let get away: what lies in the pipe and in the
      * channel is all there is. The news of its end comes another way and may overtake its last word. */
     read_output(c, OUTPUT_LEFT);
+    c->zygote = NULL;
+    c->has_ended = true; /* who breaks the protocol with its last words is not killed for it */
     if (c->channel)
         channel_drain(c->channel);
-    c->zygote = NULL;
-    c->has_ended = true;
     channel_free(c->channel);
     c->channel = NULL;
     if (c->is_abandoned)
@@ -295,11 +296,11 @@ stage_message_cb(void *arg, struct message *m)
 {
     struct child *c = arg;
     channel_log(c->name, "sends", m->body);
-    int before = c->messages++;
-    if (before == MESSAGES_MAX) { /* each takes the loop's time */
-        log_warn(c->name, "broke the protocol: it sends more than %d messages", MESSAGES_MAX);
+    int before = c->messages++, most = c->role == CHILD_BUILD ? MESSAGES_OF_BUILD : MESSAGES_MAX;
+    if (before == most) { /* each takes the loop's time */
+        log_warn(c->name, "broke the protocol: it sends more than %d messages", most);
         child_kill(c);
-    } else if (before < MESSAGES_MAX && !c->is_abandoned) {
+    } else if (before < most && !c->is_abandoned) {
         c->ops->message(c->arg, c, m);
     }
 }

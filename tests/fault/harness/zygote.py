@@ -57,6 +57,8 @@ def build(channel: wire.Channel) -> None:
     """Kernels of the plan, which is the source: all compile. One with a script is half done when that begins."""
     request = channel.receive()
     plan = request.take_fd("plan")
+    for done in range(40):  # one for each kernel, and none of them is one too many
+        channel.send({"ev": "progress", "done": done, "of": 40})
     todo = script.steps(os.pread(plan, wire.SOURCE_MAX, 0).decode("utf-8", "replace"), "build")
     if todo != ["pass"]:
         channel.send({"ev": "progress", "done": 2, "of": 4})
