@@ -31,7 +31,6 @@
 #include "server/submission/submission.h"
 #include "server/task/registrar.h"
 #include "server/workers/device_worker.h"
-#include "server/workers/scratch.h"
 #include "server/workers/zygote.h"
 
 /*
@@ -262,6 +261,7 @@ claimed_cb(void *arg, int code, const struct error *err)
     if (code == ERR_CONFLICT && s->is_claimed)
         code = 0;
     s->is_claimed = s->is_claimed && code != 0;
+    s->is_unread = s->is_unread && code != 0;
     bool is_stopping = pending_is(f->pending, PENDING_STOPPING), is_full = code == ERR_FULL && !is_stopping;
     bool must_wait = code != 0 && code != ERR_CONFLICT && code != ERR_NOTFOUND && !is_full && !is_stopping;
 
@@ -299,13 +299,6 @@ driver_begin(struct submission *s)
     struct error err = { 0 };
 
     s->is_claiming = true;
-    const char *trouble = scratch_trouble(f->config->scratch); /* a candidate would fail for it */
-    if (!s->is_cancelled && trouble) {
-        log_error(s->id, "it cannot begin yet: %s: %s", f->config->scratch, trouble);
-        pending_retry(f->pending, &s->retry, begin_again, s);
-        return;
-    }
-    s->is_unread = false;
     pending_begin_write(f->pending);
     if (s->is_claimed)
         claimed_cb(s, 0, NULL);

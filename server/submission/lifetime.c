@@ -161,6 +161,7 @@ static const struct zygote_ops static_zygote_ops = { .ready = static_zygote_read
 
 struct lifetime {
     int scratch_lock; /* keeps other daemons out of the scratch directory */
+    bool is_full;     /* its disk, as of the last look */
     struct pending_retry kick;
     uv_timer_t timer; /* the end of a drain's grace, and then of its patience */
     int workers;      /* that are being stopped */
@@ -195,20 +196,34 @@ make_stage_pool(struct funnel *f, enum child_role role, int64_t slots, struct er
 
 /* --- what the scheduler decides --- */
 
-static bool
-has_cpu(void *arg)
-{
-    const struct funnel *f = arg;
-
-    return zygotes_are_ready(f) && !node_is_ahead(f->node);
-}
-
 static void
 kick_cb(void *arg)
 {
     struct funnel *f = arg;
 
     scheduler_kick(f->scheduler);
+}
+
+/* A candidate would fail for it. */
+static bool
+has_disk(struct funnel *f)
+{
+    const char *trouble = scratch_trouble(f->config->scratch);
+
+    if (trouble && !f->lifetime->is_full)
+        log_error(NULL, "%s: %s: nothing begins", f->config->scratch, trouble);
+    f->lifetime->is_full = trouble != NULL;
+    if (trouble)
+        pending_retry(f->pending, &f->lifetime->kick, kick_cb, f);
+    return !trouble;
+}
+
+static bool
+has_cpu(void *arg)
+{
+    struct funnel *f = arg;
+
+    return zygotes_are_ready(f) && !node_is_ahead(f->node) && has_disk(f);
 }
 
 static enum scheduler_prepared

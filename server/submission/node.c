@@ -332,6 +332,7 @@ take_known(struct node *n, struct submission *s, struct store_claim *claim)
     }
     s->claim = *claim;
     s->is_claimed = s->state == STATE_QUEUED;
+    s->is_unread = false;
 }
 
 static void
