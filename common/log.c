@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -27,7 +28,10 @@
 
 static _Atomic int max_level = LOG_LEVEL_INFO;
 static _Atomic int line_format = LOG_FORMAT_JSON;
-static _Atomic long lines_lost; /* since the last that was written */
+static pthread_mutex_t writing =
+    PTHREAD_MUTEX_INITIALIZER; /* guards what follows, and what poll() promises a writer */
+static long lines_lost;        /* since the last that was written */
+static bool is_cut;            /* the last line has no end */
 
 static const char *const level_name[] = {
     [LOG_LEVEL_ERROR] = "error",
@@ -118,9 +122,14 @@ write_all(const char *bytes, size_t size)
     struct stat st;
     bool is_file = fstat(STDERR_FILENO, &st) == 0 && S_ISREG(st.st_mode);
 
-    while (size > 0) {
-        if (!is_file && poll(&p, 1, atomic_load(&lines_lost) > 0 ? 0 : READER_LIMIT_MS) == 0)
+    for (const char *start = bytes; size > 0;) {
+        int found = is_file ? 1 : poll(&p, 1, lines_lost > 0 ? 0 : READER_LIMIT_MS);
+        if (found < 0 && errno == EINTR)
+            continue;
+        if (found == 0) {
+            is_cut = is_cut || bytes != start;
             return false;
+        }
         ssize_t n = write(STDERR_FILENO, bytes, is_file || size < PIPE_BUF ? size : PIPE_BUF);
         if (n < 0 && errno == EINTR)
             continue;
@@ -129,23 +138,26 @@ write_all(const char *bytes, size_t size)
         bytes += n;
         size -= (size_t)n;
     }
+    is_cut = false;
     return true;
 }
 
 static void
 write_line(const char *bytes, size_t size)
 {
-    long lost = atomic_load(&lines_lost);
     char text[96];
 
-    if (lost > 0) {
+    pthread_mutex_lock(&writing);
+    if (lines_lost > 0) {
         snprintf(text, sizeof(text),
-                 "{\"level\":\"error\",\"msg\":\"%ld log lines were lost: nobody read them\"}\n", lost);
+                 "%s{\"level\":\"error\",\"msg\":\"%ld log lines were lost: nobody read them\"}\n",
+                 is_cut ? "\n" : "", lines_lost);
         if (write_all(text, strlen(text)))
-            atomic_fetch_sub(&lines_lost, lost);
+            lines_lost = 0;
     }
-    if (!write_all(bytes, size))
-        atomic_fetch_add(&lines_lost, 1);
+    if (lines_lost > 0 || !write_all(bytes, size))
+        lines_lost++;
+    pthread_mutex_unlock(&writing);
 }
 
 __attribute__((format(printf, 5, 0))) static void
