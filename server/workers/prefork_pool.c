@@ -20,7 +20,7 @@
  * that is lost, or cannot be made, none is made for a delay, which doubles until one is ready again.
  */
 
-enum state { FORKING, WARMING, READY, ENDING };
+enum state { FORKING, WARMING, READY, ENDING, SWEPT };
 
 struct waiting {
     struct waiting *prev, *next;
@@ -96,7 +96,8 @@ ended_cb(void *arg, struct child *c)
     struct prefork_pool *p = w->pool;
     const char *error = child_end(c)->error;
 
-    if (zygote_is_ready(p->zygote)) { /* else it took them along */
+    bool is_swept = w->state == SWEPT; /* the others of its age are, too: new ones are made at once */
+    if (!is_swept && zygote_is_ready(p->zygote)) { /* else it took them along */
         p->lost++;
         log_warn(p->name, "a child was lost before it was used: %s", *error ? error : "it ended");
         try_later(p);
@@ -106,7 +107,7 @@ ended_cb(void *arg, struct child *c)
     forget(w);
     child_free(c);
     remove_one(w);
-    if (p->rules.ops)
+    if (p->rules.ops || is_swept)
         changed(p);
 }
 
@@ -191,7 +192,7 @@ prefork_pool_take(struct prefork_pool *p, const struct child_ops *ops, void *arg
         if (w->state == READY && access(child_scratch(w->child), F_OK) != 0) {
             log_warn(p->name, "%s was removed, the directory of a child", child_scratch(w->child));
             forget(w);
-            w->state = ENDING;
+            w->state = SWEPT;
             child_kill(w->child);
         } else if (w->state == READY) {
             struct child *c = w->child;
@@ -263,7 +264,7 @@ prefork_pool_is_forking(const struct prefork_pool *p)
 
     DL_FOREACH(p->list, w)
     {
-        if (w->state == FORKING || w->state == ENDING)
+        if (w->state == FORKING || w->state >= ENDING)
             return true;
     }
     return false;
