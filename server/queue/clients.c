@@ -149,7 +149,9 @@ clients_admit(struct clients *cs, const char *name, size_t n, size_t registratio
     *retry_s = 0;
     if (!c)
         return QUOTA_OK;
-    int64_t here = c->submissions + c->registrations + c->coming - c->usage.running;
+    /* A submission waits for the registration that it asked for, and counts with it. */
+    int64_t asked = c->registrations > c->coming ? c->registrations : c->coming;
+    int64_t here = c->submissions + asked - c->usage.running;
     int64_t all = c->noted + c->coming; /* the store has none of the latter yet */
     c->usage.waiting = here > all ? here : all;
     enum quota_limit limit = quota_admit(clients_quota(cs, name), &c->usage, n, registrations,
