@@ -28,10 +28,10 @@
 
 static _Atomic int max_level = LOG_LEVEL_INFO;
 static _Atomic int line_format = LOG_FORMAT_JSON;
-static pthread_mutex_t writing =
-    PTHREAD_MUTEX_INITIALIZER; /* guards what follows, and what poll() promises a writer */
-static long lines_lost;        /* since the last that was written */
-static bool is_cut;            /* the last line has no end */
+/* Guards what follows, and what poll() promises to one writer. */
+static pthread_mutex_t writing = PTHREAD_MUTEX_INITIALIZER;
+static long lines_lost; /* since the last that was written */
+static bool is_cut;     /* the last line has no end */
 
 static const char *const level_name[] = {
     [LOG_LEVEL_ERROR] = "error",
