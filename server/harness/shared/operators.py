@@ -27,7 +27,7 @@ MOVEMENT: Final = words(
     empty empty_like empty_strided empty_permuted new_empty new_empty_strided
     zeros zeros_like new_zeros zero zero_ ones ones_like new_ones full full_like new_full fill fill_
     scalar_tensor arange eye linspace
-    alias as_strided as_strided_ detach detach_ view _unsafe_view reshape _reshape_alias view_as_real view_as_complex
+    alias as_strided as_strided_ detach detach_ view _unsafe_view reshape view_as_real view_as_complex
     expand permute transpose transpose_ t t_ squeeze squeeze_ unsqueeze unsqueeze_ select slice narrow split
     split_with_sizes chunk unbind unfold diagonal movedim _conj _neg_view resolve_conj resolve_neg
     lift lift_fresh lift_fresh_copy resize_
@@ -42,7 +42,8 @@ MOVEMENT: Final = words(
     pixel_shuffle pixel_unshuffle channel_shuffle im2col diag_embed
     """
 )
-"""By name without overload, in aten."""
+"""By name without overload, in aten. Not `_reshape_alias`, a view of any size, which no trace has: on the host it leads
+to all memory."""
 
 MOVEMENT_OVERLOADS: Final = words(
     """
@@ -75,11 +76,13 @@ ON_HOST: Final = words(
     nonzero norm prod softmax _softmax log_softmax _log_softmax std std_mean sum var var_mean argsort sort topk
     addmm addmv addr baddbmm bmm dot einsum linear matmul mm mv outer tensordot vdot complex floor_divide polar
     linalg_cross linalg_eigh _linalg_eigh linalg_inv_ex linalg_qr linalg_svd _linalg_svd
+    abs copysign eq gcd ge gelu gt heaviside lcm le lt masked_fill mish ne relu6 threshold true_divide xlogy
     """
 )
 """Of those that compute, the ones that may run on tensors of the host beside a GPU, as do all that are pointwise, and
-all with a final underscore. Others believe an index or a size that they are given (`max_pool2d_with_indices_backward`
-adds to any address), and the executor's own memory is that of trusted code."""
+all with a final underscore: those of the last line are not told to be pointwise where they have one. Others believe an
+index or a size that they are given (`max_pool2d_with_indices_backward` adds to any address), and the executor's own
+memory is that of trusted code."""
 
 REFUSED: Final = words(
     """
