@@ -78,7 +78,8 @@ def coverage(trace: plan.Trace) -> float | None:
     behind: dict[int, set[int]] = {}
     """Of tables of addresses: the tensors there."""
     for call in calls:
-        led = plan.addressed(call).union(*(behind.get(id_, set()) for id_ in plan.reads(call)))
+        told = [found for found in (plan.addressed(call), *map(behind.get, plan.reads(call))) if found]
+        led = told[0] if len(told) == 1 else set().union(*told)  # one alone is shared: a plan may copy a table often
         behind.update((id_, led) for id_ in plan.defines(call) if led)
     leaves = [*plan.tree_leaves(trace.inputs), *(leaf for call in calls for leaf in plan.tree_leaves(call.out))]
     sizes = {leaf.id: prod(size or 0 for size in leaf.shape) for leaf in leaves}
