@@ -135,7 +135,10 @@ class Kernels:
         """A kernel's text called a constexpr function: one more row of its table."""
 
         def plain(one: Any) -> plan.Const:
-            return self.constant(one.value if isinstance(one, tl.constexpr) else one)
+            value = one.value if isinstance(one, tl.constexpr) else one
+            if isinstance(value, JITFunction):
+                raise NotData("that is a kernel function")
+            return self.constant(value)
 
         try:
             key = (*map(plain, args), *sorted((name, plain(value)) for name, value in options.items()))
