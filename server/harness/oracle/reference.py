@@ -25,6 +25,7 @@ from oracle.peer import NotTheCandidate, Peer, PeerFailed, Run
 from oracle.tolerance import (
     AMBIGUOUS_LEAST,
     AMBIGUOUS_SANE,
+    CHUNK,
     EXTREME_RATIO,
     SCALE_LEAST,
     TABLE,
@@ -845,7 +846,7 @@ class Reference:
         known = [_known(leaf, mine) for (_, leaf), (_, mine) in zip(wide, own, strict=True)]
         errors = [_error(a, b, *of) for (_, a), (_, b), *of in zip(own, wide, scales, known, strict=True)]
         pairs = [(a, b) for (_, a), (_, b) in zip(own, wide, strict=True)]
-        noise = {index: _noise(*pair) for index, pair in enumerate(pairs) if errors[index] > 1.0}
+        noise = {index: _noise(*pair, errors[index]) for index, pair in enumerate(pairs)}
         for index, scale in noise.items():
             if scale:
                 known[index], errors[index] = scale, _error(*pairs[index], None, scale)
@@ -928,7 +929,7 @@ class Reference:
         """
         still = [0.0] * len(wide)
         inputs = self.views(tree)
-        moving = sum(view.nbytes for view in inputs if view.dtype is torch.float32)
+        moving = sum(view.nbytes for view in map(variations.real, inputs) if view.dtype is torch.float32)
         size = _bytes_of(wide)
         if not moving or size + moving > SCATTER_BYTES:
             return wide, still
@@ -993,7 +994,7 @@ class Reference:
     def _scattered(self, model: str, tree: Any, pristine: list[torch.Tensor], changed: list[Changed]) -> list[Changed]:
         """The same of inputs that are changed, by the reference in its own dtype: fp64 changes copies of them."""
         views = self.views(tree)
-        is_moved = any(view.dtype is torch.float32 for view in views)
+        is_moved = any(variations.real(view).dtype is torch.float32 for view in views)
         if not is_moved or sum(view.nbytes for view in views) > SCATTER_BYTES:
             return changed
         jitter(views)
@@ -1126,21 +1127,27 @@ def _is_finite(leaf: Any) -> bool:
     return not ends or bool(torch.isfinite(torch.stack(ends)).all())  # a NaN is both least and greatest
 
 
-def _odd_kinds(leaf: Any) -> list[torch.Tensor]:
-    """Where an answer is NaN, and where it is either infinity."""
+def _odd_kinds(leaf: Any) -> Iterator[list[torch.Tensor]]:
+    """Where an answer is NaN, and where it is either infinity: of each part of it."""
     found = as_tensor(leaf)
     assert found is not None
     found = torch.view_as_real(found) if found.is_complex() else found
-    found = found.half() if found.itemsize == 1 else found
-    return [found.isnan(), found == torch.inf, found == -torch.inf]
+    for part in found.reshape(-1).split(CHUNK):
+        wide = part.half() if part.itemsize == 1 else part
+        yield [wide.isnan(), wide == torch.inf, wide == -torch.inf]
 
 
 def _odd_shares(leaf: Any) -> tuple[float, ...]:
-    return tuple(int(kind.sum()) / max(1, kind.numel()) for kind in _odd_kinds(leaf))
+    counts, of = [0, 0, 0], 0
+    for kinds in _odd_kinds(leaf):
+        counts = [count + int(kind.sum()) for count, kind in zip(counts, kinds, strict=True)]
+        of += kinds[0].numel()
+    return tuple(count / max(1, of) for count in counts)
 
 
 def _is_odd_alike(a: Any, b: Any) -> bool:
-    return all(torch.equal(x, y) for x, y in zip(_odd_kinds(a), _odd_kinds(b), strict=True))
+    both = zip(_odd_kinds(a), _odd_kinds(b), strict=True)
+    return all(torch.equal(x, y) for mine, theirs in both for x, y in zip(mine, theirs, strict=True))
 
 
 def _copied(leaves: Iterable[tuple[str, Any]]) -> Leaves:
@@ -1230,13 +1237,20 @@ def _known(leaf: Any, own: Any) -> float | None:
     return max(scale_of(tensor), SCALE_LEAST.get(dtype_of(own), 0.0))
 
 
-def _noise(own: Any, exact: Any) -> float:
-    """Expected.noise of an answer next to which the exact one is nothing (the mean of what was normed); 0: it is not."""
-    a, b = as_tensor(own), as_tensor(exact)
-    if a is None or b is None or is_discrete(a):
+def _noise(own: Any, exact: Any, error: float) -> float:
+    """Expected.noise of an answer next to which the exact one is nothing (the mean of what was normed); 0: it is not.
+
+    error: between the two. The largest value is within the row's most: in half types that is a few times the scale.
+    """
+    a, b, row = as_tensor(own), as_tensor(exact), TABLE.get(dtype_of(own))
+    if a is None or b is None or row is None or error <= row.most:
         return 0.0
     scale = scale_of(a)
-    return scale / TABLE[dtype_of(own)].base if scale_of(b) < NOTHING * scale else 0.0
+    if scale_of(b) >= NOTHING * scale:
+        return 0.0
+    some = sample(a)
+    some = (some if some.is_complex() else some.double()).abs()
+    return max(scale / row.base, 2 * float(torch.where(torch.isfinite(some), some, 0.0).max()) / row.most)
 
 
 def _error(a: Any, b: Any, scale: float | None = None, known: float | None = None) -> float:

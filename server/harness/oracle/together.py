@@ -166,6 +166,7 @@ class _Batch:
                 if item.expected is None:
                     return False
                 self._job.first = item.expected.sampled()
+                self._job.note_odd(item.case, item.expected)  # one that was recalled
         for group in _groups([item for item in asked if item.expected is None]):
             _answer_rows(self._job, group)
         for item in asked:

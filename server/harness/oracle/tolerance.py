@@ -336,10 +336,14 @@ def compare(got: torch.Tensor, expected: torch.Tensor, limit: Limit, other: torc
 
 def third_values(got: torch.Tensor, expected: torch.Tensor, other: torch.Tensor | None) -> list[int]:
     """The places, flat, where integers of one shape have none of the right values."""
-    wrong = got != expected
-    for one in () if other is None else other.unbind() if other.dim() > expected.dim() else (other,):
-        wrong &= got != one
-    return [int(place) for place in wrong.reshape(-1).nonzero()[:, 0].tolist()]
+    others = () if other is None else other.unbind() if other.dim() > expected.dim() else (other,)
+    found: list[int] = []
+    for start, mine, theirs in _parts(got, expected):
+        wrong = mine != theirs
+        for one in others:
+            wrong &= mine != one.reshape(-1)[start : start + CHUNK]
+        found += (start + wrong.nonzero()[:, 0]).tolist()
+    return found
 
 
 def is_discrete(tensor: torch.Tensor) -> bool:
