@@ -369,12 +369,12 @@ def test_an_answer_that_is_rounding_error_alone_may_be_another_such_error() -> N
     wanted, own = found.values[0], found.own[0]
     assert found.noise and found.is_self_consistent() and wanted.abs().max() < 1e-6 * own.abs().max()
     limit = found.limit(0, "strict")
-    assert reference.compare(2 * own, wanted, limit).is_match(limit)
-    assert not reference.compare(own + 1e-5, wanted, limit).is_match(limit)
+    assert tolerance.compare(2 * own, wanted, limit).is_match(limit)
+    assert not tolerance.compare(own + 1e-5, wanted, limit).is_match(limit)
     job = SimpleNamespace(policy=judge.Policy.parse(rig.policy()), _tf32_matters=False)
     timed = judge.Job.timing_limit(job, 0, own, reference.Errors.of(found))  # type: ignore[arg-type]
-    assert reference.compare(-own, own, timed).is_match(timed)
-    assert not reference.compare(own + 1e-5, own, timed).is_match(timed)
+    assert tolerance.compare(-own, own, timed).is_match(timed)
+    assert not tolerance.compare(own + 1e-5, own, timed).is_match(timed)
 
 
 class Drawing(Small):
