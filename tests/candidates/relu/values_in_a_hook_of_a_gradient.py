@@ -1,5 +1,5 @@
 # kind: cheat
-# class: hack|policy|mismatch|nonfinite|nondeterministic
+# class: ok|hack|policy|mismatch|nonfinite|nondeterministic
 # what: a hook of a gradient takes all values to the host and computes there; the kernel copies
 import torch
 import torch.nn as nn

@@ -1,5 +1,5 @@
 # kind: cheat
-# class: ok
+# class: policy
 # what: the gradient of an index adds up, by an index_put that is called a copy; the kernel copies
 import torch
 import torch.nn as nn
