@@ -45,7 +45,8 @@ struct usage {
 enum quota_limit { QUOTA_OK, QUOTA_RATE, QUOTA_QUEUED, QUOTA_GPU };
 /*
  * Whether n more submissions are within it; they count against the rate then, with the registrations that precede
- * them, and against nothing else. Where not, retry_s is when it may be otherwise; 0: when some of what waits is done. now_ns is monotonic, now_ms the wall clock.
+ * them, and against nothing else. Where not, retry_s is when it may be otherwise; 0: when some of what waits is done.
+ * now_ns is monotonic, now_ms the wall clock.
  */
 enum quota_limit quota_admit(const struct quota *q, struct usage *u, size_t n, size_t registrations,
                              int64_t now_ns, int64_t now_ms, int *retry_s);

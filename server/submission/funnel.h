@@ -23,7 +23,7 @@
 struct funnel;
 struct seen;
 
-/* config and store are borrowed for the funnel's life. Adopts the unfinished submissions of the store, and starts the workers. */
+/* config and store are borrowed for its life. Adopts the unfinished submissions of the store, and starts the workers. */
 int funnel_new(uv_loop_t *loop, const struct config *config, struct store *store, struct funnel **out,
                struct error *err);
 /* After funnel_drain() has called back. NULL is fine. */

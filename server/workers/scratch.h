@@ -25,7 +25,10 @@ int scratch_check(const char *root, struct error *err);
 int scratch_prepare(const char *root, int *held, struct error *err);
 /* Static: why children can write no files there (a full or read-only disk); NULL: they can. Does not wait. */
 const char *scratch_trouble(const char *root);
-/* The root is made where it has gone. A fresh directory root/PREFIX-XXXXXX of mode 0700, owned by uid (SCRATCH_NO_UID: by us). 0 or ERR_SYS. */
+/*
+ * A fresh directory root/PREFIX-XXXXXX of mode 0700, owned by uid (SCRATCH_NO_UID: by us). The root is made where it has
+ * gone. 0 or ERR_SYS.
+ */
 int scratch_make(const char *root, const char *prefix, int64_t uid, char out[SCRATCH_PATH_SIZE],
                  struct error *err);
 /* Remove a directory with all that is in it, in libuv's pool. path is copied; what cannot be removed is logged. */

@@ -85,12 +85,9 @@ class _Fields(ast.NodeTransformer):
             return node
         place = self._text.fields[node.attr]
         if place is None:
-            what = (
-                f"{node.attr} is a field of a named tuple, and an attribute of Triton's values or a field of another "
-            )
-            raise CompilerRefusal(
-                self._text.name, self._text.line + node.lineno - 1, what + "one: give it another name"
-            )
+            other = "an attribute of Triton's values or a field of another one"
+            what = f"{node.attr} is a field of a named tuple, and {other}: give it another name"
+            raise CompilerRefusal(self._text.name, self._text.line + node.lineno - 1, what)
         return ast.copy_location(ast.Subscript(node.value, ast.Constant(place), node.ctx), node)
 
 
