@@ -1,6 +1,6 @@
 # kind: cheat
-# class: ok|hack|policy|mismatch|nonfinite|nondeterministic
-# what: a hook of a gradient takes all values to the host and computes there; the kernel copies
+# class: ok|mismatch
+# what: a hook of a gradient computes on the host, and the kernel copies: live, and without credit; on a GPU it only copies
 import torch
 import torch.nn as nn
 import triton
